@@ -124,7 +124,7 @@ def test_ranks_on_the_host_understand_ranks_on_a_gpu() -> None:
 @pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["bare", "sealed"])
 def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_one(key: bytes | None, tmp_path: Path) -> None:
     world, record = 3, str(tmp_path / "run")
-    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.15}, seal_key=key, loss=0.2, record=record) as groups:
+    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.08}, seal_key=key, loss=0.2, record=record) as groups:
         tensors = [part(rank, 6_000) for rank in range(world)]
         works = [group.on_gpu().all_reduce(tensor, consistent=True) for group, tensor in zip(groups, tensors, strict=True)]
         both(works)
@@ -133,7 +133,7 @@ def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_on
         both([group.on_gpu().all_reduce(tensor) for group, tensor in zip(groups, free, strict=True)])
         for tensor in (tensors[0], *free):
             error = trimwire.nmse(tensor.cpu().numpy(), exact(world, 6_000))
-            # Nothing at all would be 1.
+            # Nothing at all would be 1; one packet in five gone from every message, the most that may be, 0.6.
             assert 1e-4 < error < 0.6, error
         stats = groups[0].stats()
         assert stats["packets_trimmed"] > 0 and stats["failed"] == 0
