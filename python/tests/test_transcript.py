@@ -107,7 +107,7 @@ def message(sender: int, number: int, phase: int, shard: int, fates: list[int]) 
     assert len(set(fates)) == 1
     identity = number << 11 | phase << 10 | shard
     length = LENGTH // 2
-    body = bytes([1]) + leb128(sender) + leb128(identity) + bytes([1, 9, 15, 1]) + leb128(PACKET) + leb128(1) + leb128(length) + b"\0"
+    body = bytes([1]) + leb128(sender) + leb128(identity) + bytes([0, 9, 15, 1]) + leb128(PACKET) + leb128(1) + leb128(length) + b"\0"
     body += leb128(5) + leb128(6) + leb128(0) + leb128(0) + leb128(0) + leb128(0) + leb128(0)
     return record(body + leb128(len(fates)) + leb128(1) + leb128(fates[0]))
 
