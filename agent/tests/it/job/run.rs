@@ -66,6 +66,8 @@ struct Run<'a> {
     gone: Vec<EndpointStats>,
     verdict: Verdict,
     patience: f64,
+    /// Whether everybody has begun what comes after the case's operations.
+    afterwards: bool,
 }
 
 /// Runs a case. `patience` is 1, or more to see whether what is late is only that; with `trace` all that leaves is told.
@@ -109,6 +111,7 @@ impl<'a> Run<'a> {
             gone: Vec::new(),
             verdict: Verdict::default(),
             patience: 1.0,
+            afterwards: false,
         }
     }
 
@@ -187,6 +190,7 @@ impl<'a> Run<'a> {
                     self.start(rank, next, &NEXT);
                 }
             }
+            self.afterwards = true;
             let until_ns = self.group.network.now_ns + self.bound_ns(&limits);
             self.run_until(until_ns, &limits);
             self.expect_all_well(&NEXT, "afterwards");
@@ -292,7 +296,8 @@ impl<'a> Run<'a> {
     fn waits_for_others(&self, rank: usize) -> bool {
         let next = FIRST + self.case.operations.len() as u32;
         let others = self.open.iter().enumerate().filter(|(other, _)| *other != rank);
-        self.case.trouble.culprit() == Some(rank)
+        !self.afterwards
+            && self.case.trouble.culprit() == Some(rank)
             && others.into_iter().all(|(_, open)| !open.contains_key(&next))
     }
 
