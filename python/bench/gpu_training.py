@@ -185,10 +185,13 @@ def main() -> None:
         return
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     weights = 0
-    for _ in range(arguments.rounds):
+    for number in range(arguments.rounds):
         for way in WAYS:
+            begin = time.perf_counter()
             said = json.loads(run(arguments, way).splitlines()[-1])
             times[way] += said["times"]
+            middle, whole = statistics.median(said["times"]) * 1e3, time.perf_counter() - begin
+            print(f"round {number + 1}, {way}: {middle:.1f} ms a step; {whole:.0f} s with its beginning, and kernels that were compiled", file=sys.stderr, flush=True)
             weights = said["weights"]
     base = statistics.median(times["nothing"])
     print(f"{about}, {weights / 1e6:.1f} million weights, medians of {arguments.rounds * arguments.steps} steps")

@@ -161,6 +161,8 @@ def test_a_sealed_group_sums_on_a_gpu_and_on_the_host() -> None:
 
 def test_a_kernel_that_fails_ends_its_operation_everywhere_with_the_cause_and_not_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with group_of(2) as groups:
+        # Compiled, which runs kernels on a GPU.
+        both([group.on_gpu().all_reduce(part(rank)) for rank, group in enumerate(groups)])
         run = trimwire.cuda.Decoder.run
         failures = iter([RuntimeError("no such luck")])
 
