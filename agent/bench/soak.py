@@ -7,7 +7,7 @@ Needs trimwire-agent (`cargo build --release`):
     agent/bench/soak.py                       # one case of each kind, up to 64 MiB
     agent/bench/soak.py --most 1G --cases 40  # drawn at random; --seed says where to begin
 
-Ranks are processes of `trimwire-agent perf` on addresses of the loopback. Each case draws how many ranks, how many bytes (4 KiB to --most), what is done and how, what is trimmed and lost (--faults),
+Ranks are processes of `trimwire-agent perf` on addresses of the loopback, and with push-pull `trimwire-agent serve`. Each case draws how many ranks, how many bytes (4 KiB to --most), which collective and how, what is trimmed and lost (--faults),
 how many jobs run at once, and what happens: nothing, a rank begins seconds late, a rank is stopped for 5 s (SIGSTOP), all processors are busy, a rank is killed and the job is started again.
 A case may take: 2 s to begin, the time of the trouble, and its operations at the slowest of what a machine with other work to do codes and copies (--rate), once more for each share that is lost.
 The table says how long each took of that, how many bytes a rank kept at most beside its share of the tensors, and the error; exit code 1 if one did not end, or ended wrong.
@@ -35,6 +35,7 @@ GIVE_UP = 10.0
 ONE_PLANE = 0.571
 """Share of a packet's energy that is lost with all planes but its signs (docs/reference/wire-format.md, 9)."""
 TROUBLES = ("none", "late", "stopped", "busy", "restarted")
+KINDS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "push-pull")
 
 
 def size(text: str) -> int:
@@ -54,6 +55,7 @@ class Case:
     bytes: int
     operations: int
     jobs: int
+    kind: str
     way: list[str]
     cut: float
     drop: float
@@ -62,7 +64,11 @@ class Case:
     """s after the beginning that the trouble comes, or a late rank does."""
 
     def hops(self) -> int:
-        return 2 * (self.ranks - 1) if "ring" in self.way else 2
+        # Broadcasts may be passed on from rank to rank.
+        return 2 * (self.ranks - 1) if "ring" in self.way or self.kind == "broadcast" else 2
+
+    def serves(self, rank: int) -> bool:
+        return self.kind == "push-pull" and rank == 0
 
     def exact(self) -> bool:
         return "--exact" in self.way
@@ -82,7 +88,7 @@ class Case:
 
     def text(self) -> str:
         faults = ", ".join(f"{100 * share:.2g} % {what}" for what, share in (("trimmed", self.cut), ("lost", self.drop)) if share > 0)
-        return f"{self.ranks} | {named(self.bytes)} × {self.operations}{f' × {self.jobs} jobs' if self.jobs > 1 else ''} | {' '.join(self.way)} | {faults or '-'} | {self.trouble}{f' {self.after:.1f} s' if self.after else ''}"
+        return f"{self.ranks} | {named(self.bytes)} × {self.operations}{f' × {self.jobs} jobs' if self.jobs > 1 else ''} | {' '.join([self.kind, *self.way])} | {faults or '-'} | {self.trouble}{f' {self.after:.1f} s' if self.after else ''}"
 
 
 @dataclass
@@ -97,10 +103,13 @@ class Job:
         case = self.case
         peers = ",".join(f"127.0.0.1:{self.port + other}" for other in range(case.ranks))
         faults = ",".join(f"{name}={share}" for name, share in (("truncate", case.cut), ("drop", case.drop)) if share > 0)
-        words = [
-            self.agent, "perf", "all-reduce", "--rank", str(rank), "--world", str(case.ranks), "--peers", peers, "--bind", "127.0.0.1", "--port", str(self.port + rank),
-            "-b", str(case.bytes), "-e", str(case.bytes), "-n", str(case.operations), "-w", "0", "--job", str(self.number), "--timeout", f"{GIVE_UP:.0f}s", "--json", *case.way,
-        ]  # fmt: skip
+        words = [self.agent, *(["serve"] if case.serves(rank) else ["perf", case.kind]), *(["--servers", "0"] if case.kind == "push-pull" else [])]
+        words += ["--rank", str(rank), "--world", str(case.ranks), "--peers", peers, "--bind", "127.0.0.1", "--port", str(self.port + rank)]
+        words += ["--job", str(self.number), "--timeout", f"{GIVE_UP:.0f}s", "--json"]
+        # Servers are told how much has to arrive, and nothing else.
+        words += [word for word in case.way if word == "--reliable"] if case.serves(rank) else case.way
+        if not case.serves(rank):
+            words += ["-b", str(case.bytes), "-e", str(case.bytes), "-n", str(case.operations), "-w", "0"]
         environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
         words += ["--faults", faults] if faults else []
         self.children[rank] = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -115,7 +124,8 @@ class Job:
                 wrong.append(f"rank {rank} has not ended")
                 continue
             if child.returncode == 0:
-                reports.append(json.loads(out))
+                # Servers have no sums to compare.
+                reports += [] if self.case.serves(rank) else [json.loads(out)]
             else:
                 wrong.append(f"rank {rank}: {(err.strip().splitlines() or ['?'])[-1]}")
         return wrong, reports
@@ -151,9 +161,14 @@ def burners() -> list[subprocess.Popen]:
 
 def judged(case: Case, reports: list[dict]) -> str | None:
     """What is wrong with sums; None: nothing."""
+    # What was lost on the way to others, who pass on what they have, counts for all.
+    worst = {key: max((report["rows"][0][key] for report in reports), default=0.0) for key in ("missing_share", "trimmed_share")}
+    # Servers do not say what they lost; as much as anybody drops or trims in these.
+    if case.kind == "push-pull":
+        worst = {"missing_share": max(worst["missing_share"], 0.01), "trimmed_share": max(worst["trimmed_share"], 1.5 * case.cut)}
+    lost = worst["missing_share"] + ONE_PLANE * worst["trimmed_share"]
     for report in reports:
         (row,) = report["rows"]
-        lost = row["missing_share"] + ONE_PLANE * row["trimmed_share"]
         limit = 1e-9 + case.hops() * lost if not case.exact() else 1e-12
         if not row["nmse"] <= limit:
             return f"rank {report['rank']}: NMSE {row['nmse']:.1e} with {row['trimmed_share']:.1%} trimmed and {row['missing_share']:.2%} missing"
@@ -184,9 +199,12 @@ def attempt(case: Case, jobs: list[Job], draw: random.Random, until: float) -> t
         for job in jobs:
             job.children[victim].kill()
             failed, reports = job.wait(until)
-            # Those who were done before have their sums; the others name the rank that is gone.
-            others = [text for text in failed if not text.startswith(f"rank {victim}:")]
-            wrong += [text for text in others if f"rank {victim}" not in text.split(":", 1)[-1]]
+            # Those who were done before have their sums; the others name the rank that is gone, or one that left because of it.
+            others, gone = [text for text in failed if not text.startswith(f"rank {victim}:")], {f"rank {victim}"}
+            while found := [text for text in others if any(name in text.split(":", 1)[-1] for name in gone)]:
+                gone |= {text.split(":", 1)[0] for text in found}
+                others = [text for text in others if text not in found]
+            wrong += others
             job.children.clear()
         for job in jobs:
             for rank in range(case.ranks):
@@ -228,24 +246,28 @@ def drawn(draw: random.Random, most: int) -> Case:
     bytes_ = min(bytes_, most) // (2 if ranks > 4 else 1)
     if draw.random() < 0.3:
         bytes_ -= 4 * draw.randrange(1, 100)
-    way = draw.choice([[], [], ["--algorithm", "ring"], ["--exact"], ["--reliable"], ["--consistent"]])
+    kind = draw.choice(["all-reduce", "all-reduce", *KINDS[1:]])
+    ways = [[], [], ["--exact"], ["--reliable"]]
+    ways += [["--algorithm", "ring"], ["--consistent"]] if kind == "all-reduce" else []
+    way = draw.choice(ways)
     cut = draw.choice([0.0, 0.05, 0.3, 0.3, 0.6])
     trouble = draw.choice(TROUBLES)
     after = {"none": 0.0, "busy": 0.0, "late": draw.uniform(1, 8), "stopped": draw.uniform(0.5, 2), "restarted": draw.uniform(3, 5)}[trouble]
     small = bytes_ < 4 << 20
     if trouble == "restarted":
         bytes_ = min(bytes_, 4 << 20)
-        return Case(ranks, bytes_, 200, 1, way, cut, 0.0, trouble, after)
-    return Case(ranks, bytes_, draw.choice([3, 10]) if small else 2, draw.choice([1, 1, 2, 4]) if small else 1, way, cut, draw.choice([0.0, 0.0, 0.01]), trouble, after)
+        return Case(ranks, bytes_, 200, 1, "all-reduce" if kind == "push-pull" else kind, way, cut, 0.0, trouble, after)
+    return Case(ranks, bytes_, draw.choice([3, 10]) if small else 2, draw.choice([1, 1, 2, 4]) if small else 1, kind, way, cut, draw.choice([0.0, 0.0, 0.01]), trouble, after)
 
 
 def listed(most: int) -> list[Case]:
     """One of each kind, and the sizes that messages of several map parts have."""
-    cases = [Case(2, 4 << 10, 10, 4, [], 0.3, 0.01, "none", 0.0), Case(4, 1 << 20, 10, 2, ["--algorithm", "ring"], 0.3, 0.0, "none", 0.0)]
-    cases += [Case(2, large, 3, 1, [], 0.3, 0.0, "none", 0.0) for large in (24 << 20, 64 << 20, 256 << 20, 1 << 30) if large <= most]
-    cases += [Case(2, min(16 << 20, most), 3, 1, way, 0.05, 0.0, trouble, after) for way, trouble, after in (([], "busy", 0.0), (["--exact"], "late", 3.0), ([], "stopped", 1.0), (["--consistent"], "none", 0.0))]
+    cases = [Case(2, 4 << 10, 10, 4, "all-reduce", [], 0.3, 0.01, "none", 0.0), Case(4, 1 << 20, 10, 2, "all-reduce", ["--algorithm", "ring"], 0.3, 0.0, "none", 0.0)]
+    cases += [Case(2, large, 3, 1, "all-reduce", [], 0.3, 0.0, "none", 0.0) for large in (24 << 20, 64 << 20, 256 << 20, 1 << 30) if large <= most]
+    cases += [Case(2, min(16 << 20, most), 3, 1, "all-reduce", way, 0.05, 0.0, trouble, after) for way, trouble, after in (([], "busy", 0.0), (["--exact"], "late", 3.0), ([], "stopped", 1.0), (["--consistent"], "none", 0.0))]
+    cases += [Case(3, min(16 << 20, most), 3, 1, kind, [], 0.3, 0.01, "none", 0.0) for kind in KINDS[1:]]
     # In the middle of it: who is killed before anybody has met it may be waited for as long as it takes to start.
-    cases.append(Case(2, min(16 << 20, most), 60, 1, [], 0.05, 0.0, "restarted", 4.0))
+    cases.append(Case(2, min(16 << 20, most), 60, 1, "all-reduce", [], 0.05, 0.0, "restarted", 4.0))
     return cases
 
 
@@ -260,7 +282,7 @@ def main() -> None:
     # Chance is the seed's, case by case: one of them is run again by itself with its own.
     seeds = [options.seed + number for number in range(options.cases)]
     cases = [(seed, drawn(random.Random(seed), options.most)) for seed in seeds] or [(options.seed, case) for case in listed(options.most)]
-    print(f"seed {options.seed}\n\n| seed | ranks | bytes | way | faults | trouble | what happened | slowest operation, s | control packets | s |\n|---|---|---|---|---|---|---|---|---|---|")
+    print(f"seed {options.seed}\n\n| seed | ranks | bytes | what | faults | trouble | what happened | slowest operation, s | control packets | s |\n|---|---|---|---|---|---|---|---|---|---|")
     kept = True
     for seed, case in cases:
         line, good = run(case, options.agent, options.rate, random.Random(seed))

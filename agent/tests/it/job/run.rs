@@ -45,7 +45,9 @@ fn line((at_ns, from, datagram): &(u64, usize, Datagram)) -> String {
     let Some(prefix) = prefix else { return format!("{at_ns} {from} > ? {} bytes", datagram.payload.len()) };
     let MessageId { number, phase, shard } = MessageId::from_u32(prefix.message);
     let (to, kind, bytes) = (datagram.to, prefix.kind, datagram.payload.len());
-    let packet = header.map(|header| format!(" packet {} from plane {}", header.index, header.first_plane));
+    let packet = header.map(|header| {
+        format!(" packet {} from plane {}, peak {}", header.index, header.first_plane, header.peak)
+    });
     format!(
         "{at_ns} {from} > {to} {kind:?} {number} {phase} {shard}, {bytes} bytes{}",
         packet.unwrap_or_default()
