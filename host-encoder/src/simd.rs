@@ -13,6 +13,8 @@ mod portable;
 mod prefetch;
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod aegis;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;

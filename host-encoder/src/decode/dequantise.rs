@@ -8,6 +8,30 @@ use crate::quantise::quantiser::{Expander, Zones, cell_of_sigma};
 use crate::quantise::statistics::Statistics;
 use crate::simd::{Kernel, Planes};
 use crate::wire::{BLOCK, PLANES};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// Magnitudes by the seven bits behind the sign.
+type Magnitudes = [f32; 128];
+
+/// Of two to eight planes in packets with the usual zones, in σ. Bits that are not known do not matter.
+static USUAL: LazyLock<[Magnitudes; 9]> = LazyLock::new(|| {
+    let mut all = [[0.0; 128]; 9];
+    (2..=8).for_each(|planes| all[usize::from(planes)] = cells_of(&Zones::of(0), planes));
+    all
+});
+
+fn cells_of(zones: &Zones, planes: u8) -> Magnitudes {
+    let mut cells = [0.0; 128];
+    zones.centroids(planes, |index, c| cell_mut(&mut cells, index, planes).fill(c));
+    cells
+}
+
+/// What a cell of that depth is at full depth.
+fn cell_mut(cells: &mut Magnitudes, first: u8, planes: u8) -> &mut [f32] {
+    let first = usize::from(first);
+    &mut cells[first..first + (256 >> planes)]
+}
 
 /// The scales of a row that is decoded.
 #[derive(Debug, Clone, Copy)]
@@ -19,13 +43,7 @@ pub(crate) struct Scales {
     pub(crate) paper: f64,
 }
 
-/// Reads coordinates of which the same number of planes is held.
-struct Dequantiser {
-    /// Bits of code words that are known.
-    known: u32,
-    values: Values,
-}
-
+/// How coordinates are read of which the same number of planes is held.
 enum Values {
     /// Nothing arrived.
     Zero,
@@ -48,12 +66,12 @@ pub(crate) fn packet<L: Planes>(
 ) {
     let Precision { statistics, planes, more } = precision;
     let more = usize::from(more);
-    let shallow = Dequantiser::new(statistics, planes, scales);
+    let shallow = Values::new(statistics, planes, scales);
     if more == 0 {
         return shallow.decode(lanes, words, out);
     }
     let deep = more.div_ceil(BLOCK) * BLOCK;
-    Dequantiser::new(statistics, planes + 1, scales).decode(lanes, words, &mut out[..deep]);
+    Values::new(statistics, planes + 1, scales).decode(lanes, words, &mut out[..deep]);
     if more % BLOCK > 0 {
         let mut mixed = [0.0; BLOCK];
         shallow.decode(lanes, &words[deep - BLOCK..], &mut mixed);
@@ -62,40 +80,35 @@ pub(crate) fn packet<L: Planes>(
     shallow.decode(lanes, &words[deep..], &mut out[deep..]);
 }
 
-impl Dequantiser {
+impl Values {
     #[inline]
     fn new(statistics: Statistics, planes: u8, scales: Scales) -> Self {
         let Statistics { sigma, kappa, peak } = statistics;
         let Scales { decoding, unit, paper } = scales;
         let sigma = f64::from(sigma);
         let cut = planes < PLANES;
-        let values = if planes == 0 {
-            Values::Zero
+        if planes == 0 {
+            Self::Zero
         } else if decoding == Decoding::Paper && cut {
-            Values::Signs(paper as f32)
+            Self::Signs(paper as f32)
         } else if decodes_by_sign(kappa, planes) {
-            Values::Signs((sigma * f64::from(kappa) / 255.0 * unit) as f32)
+            Self::Signs((sigma * f64::from(kappa) / 255.0 * unit) as f32)
         } else if planes <= 8 {
             let sigma_is_its_cell = sigma_is_its_cell(statistics, planes);
-            Values::Indices { peak, unit: (sigma * unit) as f32, planes, sigma_is_its_cell }
+            Self::Indices { peak, unit: (sigma * unit) as f32, planes, sigma_is_its_cell }
         } else {
             // Of whole codes, which are rounded ones, nothing is open.
-            Values::Codes { peak, unit: (sigma * unit) as f32, open_bits: if cut { 16 } else { 0 } }
-        };
-        let bits = match planes {
-            0..=8 => u32::from(planes),
-            _ => 8 * (u32::from(planes) - 7).min(4),
-        };
-        Self { known: u32::MAX.checked_shl(32 - bits).unwrap_or_default(), values }
+            Self::Codes { peak, unit: (sigma * unit) as f32, open_bits: if cut { 16 } else { 0 } }
+        }
     }
 
     /// Writes as many coordinates as `out` holds, a multiple of 32.
     #[inline(always)]
     fn decode<L: Planes>(&self, lanes: L, words: &[u32], out: &mut [f32]) {
         let words = &words[..out.len()];
-        match &self.values {
-            Values::Zero => out.fill(0.0),
-            Values::Signs(magnitude) => {
+        match self {
+            Self::Zero => out.fill(0.0),
+            Self::Signs(magnitude) => {
                 let value = lanes.splat_u(magnitude.to_bits());
                 for (words, out) in words.as_chunks().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
                     for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
@@ -104,26 +117,27 @@ impl Dequantiser {
                     }
                 }
             }
-            Values::Indices { peak, unit, planes: planes @ ..=4, .. } => {
-                let mut magnitudes = [0.0; 8];
-                Zones::of(*peak)
-                    .centroids(*planes, |index, c| magnitudes[usize::from(index >> 4)] = unit * c);
-                lanes.outlined(LookUp { words, known: self.known, magnitudes: &magnitudes, out });
-            }
-            Values::Indices { peak, unit, planes, sigma_is_its_cell } => {
-                let mut table = [0.0; 256];
-                let first = cell_of_sigma(*planes);
-                Zones::of(*peak).centroids(*planes, |index, c| {
-                    let c = if *sigma_is_its_cell && index == first { 1.0 } else { c };
-                    let magnitude = unit * c;
-                    table[usize::from(index)] = magnitude;
-                    table[usize::from(index | 128)] = -magnitude;
-                });
-                for (out, word) in out.iter_mut().zip(words) {
-                    *out = table[((word & self.known) >> 24) as usize];
+            Self::Indices { peak, unit, planes, sigma_is_its_cell } => {
+                let mut cells = match Zones::of(*peak) {
+                    Cow::Borrowed(_) => USUAL[usize::from(*planes)],
+                    Cow::Owned(zones) => cells_of(&zones, *planes),
+                };
+                if *sigma_is_its_cell {
+                    cell_mut(&mut cells, cell_of_sigma(*planes), *planes).fill(1.0);
                 }
+                for magnitude in &mut cells {
+                    *magnitude *= unit;
+                }
+                if *planes > 4 {
+                    return lanes.outlined(Cells { words, magnitudes: &cells, out });
+                }
+                let mut magnitudes = [0.0; 8];
+                for (magnitude, cells) in magnitudes.iter_mut().zip(cells.as_chunks::<16>().0) {
+                    *magnitude = cells[0];
+                }
+                lanes.outlined(LookUp { words, magnitudes: &magnitudes, out });
             }
-            Values::Codes { peak, unit, open_bits } => {
+            Self::Codes { peak, unit, open_bits } => {
                 let zones = Zones::of(*peak);
                 lanes.outlined(Expand { words, zones: &zones, unit: *unit, open_bits: *open_bits, out });
             }
@@ -159,11 +173,25 @@ impl Kernel for Expand<'_> {
     }
 }
 
+/// Decodes indices of at most eight planes. In a function of its own, so that its table stays in registers.
+struct Cells<'a> {
+    words: &'a [u32],
+    magnitudes: &'a Magnitudes,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Cells<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) {
+        lanes.of_cells(self.magnitudes, self.words, self.out);
+    }
+}
+
 /// Decodes indices of at most four planes. In a function of its own, so that its table stays in a register.
 struct LookUp<'a> {
     words: &'a [u32],
-    /// The bits of words that are known.
-    known: u32,
     /// By the three bits behind the sign.
     magnitudes: &'a [f32; 8],
     out: &'a mut [f32],
@@ -174,11 +202,11 @@ impl Kernel for LookUp<'_> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
-        let Self { words, known, magnitudes, out } = self;
-        let (table, known) = (lanes.table(magnitudes), lanes.splat_u(known));
+        let Self { words, magnitudes, out } = self;
+        let table = lanes.table(magnitudes);
         for (words, out) in words.as_chunks().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
             for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
-                let word = lanes.and(lanes.load_words(words, at), known);
+                let word = lanes.load_words(words, at);
                 let magnitude = lanes.bits(lanes.lookup(table, lanes.shift_right_28(word)));
                 lanes.store(line, lanes.floats(lanes.or(magnitude, lanes.and(word, lanes.splat_u(1 << 31)))));
             }

@@ -9,7 +9,7 @@ use super::weights::RowWeights;
 use super::words::RowWords;
 use crate::element::ValuesMut;
 use crate::rotate::RotationKey;
-use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block, transform_flipped};
+use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_again, transform_block};
 use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
 use crate::scratch::Scratch;
@@ -235,11 +235,7 @@ impl InverseRow {
             transform_block(lanes, block, &mut self.ahead);
         }
         if self.twice {
-            join_blocks(lanes, values, &mut self.ahead);
-            for (block, signs) in values.chunks_mut(CACHE_BLOCK).zip(second_signs.chunks(CACHE_BLOCK / BLOCK))
-            {
-                transform_flipped(lanes, block, 1.0, signs);
-            }
+            transform_again(lanes, values, 1.0, second_signs);
         }
         if let Some(last) = LastLevels::new(values, signs, scale, self.put == Put::Add, self.stream, out) {
             return lanes.outlined(last);

@@ -10,7 +10,7 @@ use crate::quantise::moments::{Moments, moments};
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::rotate::RotationKey;
 use crate::rotate::entry::{Seen, enter, largest};
-use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, later_levels, transform_flipped};
+use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, later_levels, transform_again};
 use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
 use crate::scratch::Scratch;
@@ -234,14 +234,14 @@ fn prepare_of<L: Planes, F: Format>(
         scale = RowScale::for_largest(largest);
         seen = enter_pieces::<L, F, false>(lanes, source, signs, scale, values, ahead);
     }
-    join_blocks(lanes, values, ahead);
-    ahead.rest();
     // The transform is not normalised: its values are √d times those of the rotation.
     let mut gain = (values.len() as f64).sqrt();
     let twice = seen.largest > 0 && is_concentrated(seen, source, scale);
     if twice {
         gain = rotate_again(lanes, task, values, second_signs);
     }
+    join_blocks(lanes, values, ahead);
+    ahead.rest();
     Ok(Prepared {
         unit: scale.factor() * gain,
         twice,
@@ -273,7 +273,7 @@ fn enter_pieces<L: Planes, F: Format, const GIVE_UP: bool>(
     seen
 }
 
-/// The second rotation. Returns how many times the normalised values the working values are then.
+/// The second rotation, but for the levels between pieces, after a first one that lacks these. Returns how many times the normalised values the working values are then.
 #[inline(always)]
 fn rotate_again<L: Lanes>(
     lanes: L,
@@ -286,10 +286,7 @@ fn rotate_again<L: Lanes>(
     // About 1/√d, so that nothing overflows, but a power of two, so that nothing is rounded.
     let down = log2.div_ceil(2);
     let by = 1.0 / (1u64 << down) as f32;
-    for (block, signs) in values.chunks_mut(CACHE_BLOCK).zip(second_signs.chunks(CACHE_BLOCK / BLOCK)) {
-        transform_flipped(lanes, block, by, signs);
-    }
-    join_blocks(lanes, values, &mut Ahead::none());
+    transform_again(lanes, values, by, second_signs);
     (1u64 << (log2 - down)) as f64
 }
 

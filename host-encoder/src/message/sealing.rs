@@ -38,23 +38,26 @@ impl Part {
         (bare, bare + TAG_LEN * self.tags)
     }
 
-    /// Moves a packet of `n` coordinates without tags, which begins at byte `at` of `buffer`, to its front, as long as it is with tags, and seals it. There have to be
+    /// Where the tags begin.
+    fn places(&self, n: usize) -> [usize; 3] {
+        let mut places = self.ends(n);
+        places.iter_mut().enumerate().for_each(|(nth, place)| *place += TAG_LEN * nth);
+        places
+    }
+
+    /// Moves a packet of `n` coordinates without tags, which begins at byte `at` of `buffer`, to its front, with room for tags. There have to be
     /// as many bytes in front of it as the tags take.
-    fn seal(&self, sealer: &Sealer, n: usize, buffer: &mut [u8], at: usize) {
-        let (mut from, mut places) = (0, [0; 3]);
+    fn spread(&self, n: usize, buffer: &mut [u8], at: usize) {
+        let mut from = 0;
         for (nth, end) in self.ends(n)[..self.tags].iter().enumerate() {
-            let to = from + TAG_LEN * nth;
-            places[nth] = to + end - from;
-            buffer.copy_within(at + from..at + end, to);
+            buffer.copy_within(at + from..at + end, from + TAG_LEN * nth);
             from = *end;
         }
-        sealer.seal(buffer, &places[..self.tags]);
     }
 
     /// Copies the planes that may be believed of a packet that arrived to `body`. Returns whether any may.
     fn unseal(&self, sealer: &Sealer, n: usize, payload: &[u8], body: &mut Vec<u8>) -> bool {
-        let mut places = self.ends(n);
-        places.iter_mut().enumerate().for_each(|(nth, place)| *place += TAG_LEN * nth);
+        let places = self.places(n);
         let believed = sealer.believed(payload, &places[..self.tags]);
         let mut start = HEADER_LEN;
         for place in places[..self.tags].iter().take_while(|place| **place <= believed) {
@@ -76,11 +79,18 @@ pub(super) fn seal_row(
     let part = Part::new(codec, 0, planes);
     let mut at = packets.len() - layout.row_len(codec, row, planes, false);
     let mut rest = packets;
-    for (_, place) in layout.row_places(row) {
-        let (length, sealed) = part.lengths(place.len());
-        part.seal(sealer, place.len(), rest, at);
-        rest = rest.split_at_mut(sealed).1;
-        at = at + length - sealed;
+    let mut places = layout.row_places(row).map(|(_, place)| place.len()).peekable();
+    while let Some(n) = places.next() {
+        let (length, sealed) = part.lengths(n);
+        let mut two: [&mut [u8]; 2] = Default::default();
+        let mut count = 0;
+        while count == 0 || count == 1 && places.next_if_eq(&n).is_some() {
+            part.spread(n, rest, at);
+            (two[count], rest) = std::mem::take(&mut rest).split_at_mut(sealed);
+            at = at + length - sealed;
+            count += 1;
+        }
+        sealer.seal_all(&mut two[..count], &part.places(n)[..part.tags]);
     }
 }
 
@@ -139,6 +149,7 @@ pub(super) fn repair(
     let mut out = vec![0; sealed - length];
     out.extend_from_slice(&Header { first_plane: planes.start, ..header }.to_bytes());
     out.extend_from_slice(body);
-    part.seal(sealer, n, &mut out, sealed - length);
+    part.spread(n, &mut out, sealed - length);
+    sealer.seal(&mut out, &part.places(n)[..part.tags]);
     Some(out)
 }

@@ -215,4 +215,15 @@ pub(crate) trait Planes: Lanes {
     fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]);
     /// A block's code words from their upper bytes ([`Self::turn`]) and both byte-planes; the lowest byte becomes zero.
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]);
+    /// Values by the upper bytes of their words: the magnitude at the seven bits behind the sign, with that sign. Whole blocks, as many as `out` has.
+    #[inline(always)]
+    fn of_cells(self, magnitudes: &[f32; 128], words: &[u32], out: &mut [f32]) {
+        let mut table = [0.0; 256];
+        for (i, magnitude) in magnitudes.iter().enumerate() {
+            (table[i], table[128 + i]) = (*magnitude, -magnitude);
+        }
+        for (to, word) in out.iter_mut().zip(words) {
+            *to = table[(word >> 24) as usize];
+        }
+    }
 }
