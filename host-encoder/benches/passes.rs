@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each pass over a row costs in the cache, and all of them together from memory: the roofline of docs/explanation/codec-speed.md.
+//! What each pass over a row costs in the cache, and all of them together from memory: the roofline.
 //!
 //! `cargo bench -p trimwire-encoder --bench passes [-- PART-OF-A-NAME]`: nanoseconds a coordinate, the least of many, beside memcpy of the same gradient.
 #![allow(missing_docs, reason = "a program")]
@@ -212,9 +212,9 @@ fn all(mut table: Table<'_>, isa: Isa) {
         table.line(&format!("receive-{name}"), || rows.receive::<f32>(&mut spent, &mut []));
         if count == ROW {
             let mut receiver = rows.receiver(0);
-            rows.places
-                .iter()
-                .for_each(|place| drop(receiver.receive(&rows.packets[place.clone()]).unwrap()));
+            rows.places.iter().for_each(|place| {
+                receiver.receive(&rows.packets[place.clone()]).unwrap();
+            });
             table
                 .line(&format!("decode-only-{name}"), || receiver.decode_into(black_box(&mut *out)).unwrap());
         }
