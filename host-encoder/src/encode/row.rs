@@ -310,7 +310,14 @@ impl Kernel for Job<'_> {
         let Self { task, values, signs, second_signs, room, out, kept, own } = self;
         let RowTask { layout, row, .. } = *task;
         // The next row is asked for all through this one: the earlier half while it is transformed, the later while packets are written.
-        let [mut soon, later] = task.ahead.halves();
+        let [mut soon, later] = match task.ahead.halves() {
+            // Nobody knows the next one: then the later half of this one is asked for while the earlier is transformed.
+            [none, _] if none.is_empty() => {
+                let [_, half] = task.source.ahead(usize::MAX).halves();
+                [half, none]
+            }
+            halves => halves,
+        };
         let Prepared { unit, twice, energy } = prepare(lanes, task, values, signs, second_signs, &mut soon)?;
         let mut writer = Writer {
             task,

@@ -79,6 +79,7 @@ macro_rules! intrinsics {
 
 impl Lanes for Vectors {
     const N: usize = 16;
+    const STREAMS: bool = true;
     type Line = [f32; 16];
     type F = __m512;
     type U = __m512i;
@@ -291,5 +292,11 @@ impl Planes for Vectors {
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
         // SAFETY: see `intrinsics`.
         unsafe { planes::words(upper, bytes, words) }
+    }
+
+    #[inline(always)]
+    fn of_cells(self, magnitudes: &[f32; 128], words: &[u32], out: &mut [f32]) {
+        // SAFETY: see `intrinsics`.
+        unsafe { planes::of_cells(magnitudes, words, out) }
     }
 }

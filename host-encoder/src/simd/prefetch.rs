@@ -35,6 +35,12 @@ impl Ahead {
         Self { next: std::ptr::null(), lines: 0 }
     }
 
+    /// Whether there is nothing to ask for.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines == 0
+    }
+
     /// Asks for the next line, if there is one. Nothing else happens.
     #[inline(always)]
     pub(crate) fn line(&mut self) {

@@ -5,12 +5,14 @@
 
 use crate::wire::BLOCK;
 use std::arch::x86_64::{
-    __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm256_loadu_si256, _mm256_storeu_si256,
-    _mm512_castsi256_si512, _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_extracti32x4_epi32,
-    _mm512_extracti64x4_epi64, _mm512_gf2p8affine_epi64_epi8, _mm512_inserti64x4, _mm512_loadu_si512,
-    _mm512_mask_broadcast_i32x4, _mm512_maskz_broadcast_i32x4, _mm512_permutex2var_epi64,
-    _mm512_permutexvar_epi8, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_srli_epi32,
-    _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
+    __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_castps_si512,
+    _mm512_castsi256_si512, _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256,
+    _mm512_extracti32x4_epi32, _mm512_extracti64x4_epi64, _mm512_gf2p8affine_epi64_epi8, _mm512_inserti64x4,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_ps, _mm512_mask_broadcast_i32x4,
+    _mm512_maskz_broadcast_i32x4, _mm512_permutex2var_epi64, _mm512_permutex2var_ps, _mm512_permutexvar_epi8,
+    _mm512_set1_epi32, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_setzero_ps, _mm512_srli_epi32,
+    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_test_epi32_mask,
+    _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
 };
 
 /// Sixty-four places that bytes come from.
@@ -167,5 +169,33 @@ pub(super) fn words(upper: &[u8; BLOCK], [b, c]: [&[u8; BLOCK]; 2], words: &mut 
             let bytes = _mm512_mask_broadcast_i32x4(bytes, 0x0f00, of(c));
             _mm512_storeu_si512(words.as_mut_ptr().cast(), _mm512_permutexvar_epi8(order, bytes));
         }
+    }
+}
+
+/// Eight vectors hold the magnitudes. A look-up in two of them takes five bits of the index; two bits choose among four of those.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
+#[inline]
+pub(super) fn of_cells(magnitudes: &[f32; 128], words: &[u32], out: &mut [f32]) {
+    let mut table = [_mm512_setzero_ps(); 8];
+    for (v, sixteen) in table.iter_mut().zip(magnitudes.as_chunks::<16>().0) {
+        // SAFETY: a vector is sixteen f32.
+        *v = unsafe { _mm512_loadu_ps(sixteen.as_ptr()) };
+    }
+    let (sixth, seventh) = (_mm512_set1_epi32(1 << 29), _mm512_set1_epi32(1 << 30));
+    let sign = _mm512_set1_epi32(i32::MIN);
+    for (words, out) in words.as_chunks::<16>().0.iter().zip(out.as_chunks_mut::<16>().0) {
+        // SAFETY: as above.
+        let word = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+        let index = _mm512_srli_epi32::<24>(word);
+        let sixth = _mm512_test_epi32_mask(word, sixth);
+        let seventh = _mm512_test_epi32_mask(word, seventh);
+        let two = |at: usize| _mm512_permutex2var_ps(table[at], index, table[at + 1]);
+        let low = _mm512_mask_blend_ps(sixth, two(0), two(2));
+        let high = _mm512_mask_blend_ps(sixth, two(4), two(6));
+        let magnitude = _mm512_castps_si512(_mm512_mask_blend_ps(seventh, low, high));
+        // The magnitude, and of the word the sign.
+        let value = _mm512_ternarylogic_epi32::<0b1111_1000>(magnitude, word, sign);
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), _mm512_castsi512_ps(value)) };
     }
 }
