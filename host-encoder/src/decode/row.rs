@@ -174,7 +174,7 @@ impl InverseRow {
     ) -> Self {
         // Vectors of whole lines alone can be written without reading what is there.
         let whole_lines =
-            L::STREAMS && matches!(out, ValuesMut::F32(values) if LastLevels::<f32>::fits(values));
+            L::N == 16 && matches!(out, ValuesMut::F32(values) if LastLevels::<f32>::fits(values));
         let stream = whole_lines && streams(put, layout);
         let ahead = if stream { Ahead::none() } else { out.ahead() };
         Self { units, twice, put, transformed: 0, stream, ahead }

@@ -10,20 +10,19 @@ use planes::{apart, columns, in_order};
 use std::arch::asm;
 use std::arch::x86_64::{
     __m256, __m256i, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadu_ps, _mm_loadu_si128,
-    _mm_max_epu32, _mm_movehdup_ps, _mm_movehl_ps, _mm_sfence, _mm_shuffle_epi32, _mm_storeu_si128,
-    _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8,
-    _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_ps, _mm256_castsi256_si128,
-    _mm256_cmpgt_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph,
-    _mm256_cvttps_epi32, _mm256_extractf128_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_fmsub_ps,
-    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_movemask_ps,
-    _mm256_mul_epu32, _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32,
-    _mm256_packus_epi32, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute4x64_epi64,
-    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps,
-    _mm256_setzero_si256, _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32,
-    _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_stream_ps, _mm256_sub_epi32,
-    _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
-    _mm256_xor_ps, _mm256_xor_si256,
+    _mm_max_epu32, _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32, _mm_storeu_si128, _mm256_add_epi32,
+    _mm256_add_ps, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8, _mm256_castps_si256,
+    _mm256_castps256_ps128, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpgt_epi32,
+    _mm256_cvtepi32_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_cvttps_epi32,
+    _mm256_extractf128_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps,
+    _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32,
+    _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_packus_epi32,
+    _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32,
+    _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_slli_epi32,
+    _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_ps,
+    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
+    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
 };
 
 /// The proof that the machine has AVX2, FMA and F16C.
@@ -76,7 +75,6 @@ macro_rules! intrinsics {
 
 impl Lanes for Vectors {
     const N: usize = 8;
-    const STREAMS: bool = true;
     type Line = [f32; 8];
     type F = __m256;
     type U = __m256i;
@@ -157,23 +155,6 @@ impl Lanes for Vectors {
             = _mm256_add_epi32(v, _mm256_cmpgt_epi32(a, b));
         lookup(table: __m256, index: __m256i) -> __m256 = _mm256_permutevar8x32_ps(table, index);
         lookup_u(table: __m256i, index: __m256i) -> __m256i = _mm256_permutevar8x32_epi32(table, index);
-    }
-
-    #[inline(always)]
-    fn stream(self, line: &mut [f32; 8], v: __m256) {
-        let to = line.as_mut_ptr();
-        if to.addr().is_multiple_of(32) {
-            // SAFETY: see `intrinsics`; the vector begins where such a store has to.
-            unsafe { _mm256_stream_ps(to, v) };
-        } else {
-            self.store(line, v);
-        }
-    }
-
-    #[inline(always)]
-    fn fence(self) {
-        // SAFETY: every processor of 64 bits has the instruction.
-        unsafe { _mm_sfence() };
     }
 
     #[inline(always)]

@@ -79,7 +79,6 @@ macro_rules! intrinsics {
 
 impl Lanes for Vectors {
     const N: usize = 16;
-    const STREAMS: bool = true;
     type Line = [f32; 16];
     type F = __m512;
     type U = __m512i;

@@ -40,8 +40,6 @@ fn sixteen<L: Lanes>(lanes: L, v: [L::U; 2]) -> [u32; 16] {
 pub(crate) trait Lanes: Copy {
     /// Lanes of a vector: 8 or 16.
     const N: usize;
-    /// Whether [`Self::stream`] goes past the caches.
-    const STREAMS: bool = false;
     /// Memory of one vector: `[f32; N]`.
     type Line: Copy;
     /// A vector of f32.

@@ -158,6 +158,27 @@ proptest! {
     }
 }
 
+/// What the kernel says of the machine, apart from what the crate detects.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn every_instruction_set_that_the_machine_has_is_tested() {
+    use std::io::Write as _;
+    let ran: Vec<&str> = Isa::available().map(Isa::name).collect();
+    // Past the test harness, which keeps what passing tests print.
+    let _ = writeln!(std::io::stderr(), "instruction sets that the codec's tests run on: {}", ran.join(", "));
+    let Ok(about) = std::fs::read_to_string("/proc/cpuinfo") else { return };
+    let flags: Vec<&str> =
+        about.lines().find(|line| line.starts_with("flags")).unwrap_or_default().split_whitespace().collect();
+    let sets = [
+        ("avx2", &["avx2", "fma", "f16c"][..]),
+        ("avx512", &["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "gfni"]),
+    ];
+    for (name, needs) in sets {
+        let has = needs.iter().all(|flag| flags.contains(flag));
+        assert_eq!(ran.contains(&name), has, "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_cell_gives_its_magnitude_with_the_word_s_sign(
