@@ -56,11 +56,12 @@ export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz" TRIMWIRE_VECTORS="$PWD/.
 export TRIMWIRE_REPOSITORY="$PWD/.."
 cd "$work"
 if [ "${1:-}" = gpu ]; then
-  "$work/use/bin/python" -m pytest -q -rs "$work"/tests/test_cuda*.py
+  # Most of the time goes into compiling kernels.
+  "$work/use/bin/python" -m pytest -q -rs -n auto --maxprocesses 8 "$work"/tests/test_cuda*.py
   exit
 fi
 "$work/use/bin/python" -m pytest -q -rs "$work/tests"
-# Kernels for GPUs, on the processor: in a process of their own, as Triton is told once.
+# Kernels for GPUs, on the processor: in processes of their own, as Triton is told once. They are all work and no waiting.
 if [ -n "$torch" ]; then
-  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs "$work"/tests/test_cuda*.py
+  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs -n auto --maxprocesses 8 "$work"/tests/test_cuda*.py
 fi
