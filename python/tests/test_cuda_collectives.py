@@ -432,3 +432,38 @@ def test_consistent_replicas_that_would_code_differently_are_refused_by_name() -
 
     for text in run(_mixed, 2, timeout=200):
         assert "rank 1 codes with triton, rank 0 with host: consistent replicas need all ranks to code alike" in text
+
+
+def test_kernels_that_give_other_packets_than_the_host_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trimwire.torch import _device
+
+    monkeypatch.setattr(_device, "_said", set())
+    try:
+        _device._fault.cache_clear()
+        assert _device._fault(DEVICE) is None and _device.codec_of("triton") == "triton"
+        right = trimwire.cuda.Encoder.to_bytes
+        monkeypatch.setattr(trimwire.cuda.Encoder, "to_bytes", lambda encoder: [packet[:-1] + bytes([packet[-1] ^ 1]) for packet in right(encoder)])
+        _device._fault.cache_clear()
+        with pytest.raises(RuntimeError, match="other packets than the host"):
+            _device.codec_of("triton")
+        monkeypatch.setattr(_device.torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(_device, "_fault", lambda _: "the kernels do not run (no such luck)")
+        with pytest.warns(RuntimeWarning, match="encoded and decoded there: the kernels do not run"):
+            assert _device.codec_of("auto") == "host"
+    finally:
+        monkeypatch.undo()
+        _device._fault.cache_clear()
+
+
+def test_a_card_that_cannot_run_the_kernels_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trimwire.torch import _device
+
+    def failing(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("out of resource: shared memory")
+
+    monkeypatch.setattr(trimwire.cuda.Encoder, "run", failing)
+    try:
+        _device._fault.cache_clear()
+        assert _device._fault(DEVICE) == "the kernels do not run (RuntimeError: out of resource: shared memory)"
+    finally:
+        _device._fault.cache_clear()

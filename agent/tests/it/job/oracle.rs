@@ -18,6 +18,8 @@ struct Held {
     /// Coordinates of the row, as the application has them, and as they were rotated.
     coordinates: usize,
     padded: f64,
+    /// Index of its first packet.
+    first: u32,
     packets: Vec<Packet>,
 }
 
@@ -28,6 +30,8 @@ struct Packet {
     planes: u8,
     /// Of the plane behind those, which counts as missing, but is decoded as far as it goes.
     part: f64,
+    /// Where its quantiser ends, in σ, if that is beyond the usual end.
+    end: Option<f64>,
 }
 
 impl Packet {
@@ -35,6 +39,13 @@ impl Packet {
     fn lost(&self) -> f64 {
         let next = distortion(self.planes.saturating_add(1).min(PLANES));
         distortion(self.planes) + self.part * (next - distortion(self.planes))
+    }
+
+    /// The most that the square of one coordinate's error can be beyond the usual end, in σ²: half a cell of the last zone, which reaches to the peak (wire-format §6).
+    fn outlier(&self) -> f64 {
+        let (Some(end), 7..=9) = (self.end, self.planes) else { return 0.0 };
+        let cells = [1.0, 2.0, 512.0][usize::from(self.planes) - 7];
+        ((end - 7.0 * 17.0 / 32.0) / cells / 2.0).powi(2)
     }
 
     fn is_nothing(&self) -> bool {
@@ -54,13 +65,27 @@ impl Arrivals {
             let (coordinates, planes) = (layout.packet_range(packet).len(), row.coverage(packet));
             let rest = row.held(packet).unwrap_or(0).saturating_sub(codec.plane_offset(planes, coordinates));
             let part = (rest as f64 / codec.plane_len(planes, coordinates).max(1) as f64).min(1.0);
-            Packet { coordinates: coordinates as f64, planes, part }
+            Packet { coordinates: coordinates as f64, planes, part, end: None }
         };
+        let first = layout.row_packets(number).start as u32;
         let packets: Vec<Packet> = layout.row_packets(number).map(held).collect();
         let padded = packets.iter().map(|packet| packet.coordinates).sum();
-        let held = Held { coordinates: layout.row_coordinates(number).len(), padded, packets };
+        let held = Held { coordinates: layout.row_coordinates(number).len(), padded, first, packets };
         let MessageId { phase, shard, .. } = MessageId::from_u32(message);
         self.0.entry((rank, from, phase, shard)).or_default().insert(number, held);
+    }
+
+    /// Takes in the peaks of packets, by sender, message and packet.
+    pub(crate) fn stretch(&mut self, number: u32, peaks: &BTreeMap<(usize, u32, u32), u8>) {
+        for ((_, from, phase, shard), rows) in &mut self.0 {
+            let message = MessageId { number, phase: *phase, shard: *shard }.to_u32();
+            for held in rows.values_mut() {
+                for (index, packet) in (held.first..).zip(&mut held.packets) {
+                    let peak = peaks.get(&(usize::from(*from), message, index));
+                    packet.end = peak.map(|&peak| (f64::from(peak) / 32.0).exp2());
+                }
+            }
+        }
     }
 
     /// Packets of which nothing was held, and all packets, of a rank's messages of most missing ones: (missing, packets) each.
@@ -175,6 +200,9 @@ impl Walk<'_> {
         }
         let mut parts = sent.parts;
         parts.push((share / (1.0 - share) * energy * self.coordinates as f64, concerned));
+        // No chance evens this out.
+        let outliers: f64 = held.packets.iter().map(Packet::outlier).sum();
+        parts.push((outliers * energy, f64::INFINITY));
         Value { energy: energy / (1.0 - share), parts }
     }
 

@@ -97,10 +97,11 @@ fn endpoint_config(case: &Case, mut config: EndpointConfig, incarnation: u32) ->
 
 impl<'a> Run<'a> {
     fn new(case: &'a Case) -> Self {
-        let network = Network::with(case.world, case.faults, case.seed, |config| {
+        let mut network = Network::with(case.world, case.faults, case.seed, |config| {
             let incarnation = 100 * u32::from(config.rank) + 1;
             *config = endpoint_config(case, config.clone(), incarnation);
         });
+        network.stretched = Some(BTreeMap::new());
         let communicators = (0..case.world).map(|rank| communicator(case, rank)).collect();
         let world = usize::from(case.world);
         Self {
@@ -316,7 +317,8 @@ impl<'a> Run<'a> {
                 self.wrong(format!("rank {rank}: {error}, {when}"));
                 continue;
             }
-            let arrivals = self.arrivals.remove(&number).unwrap_or_default();
+            let mut arrivals = self.arrivals.remove(&number).unwrap_or_default();
+            arrivals.stretch(number, self.group.network.stretched.as_ref().expect("kept"));
             let checked = Oracle::new(self.case, number, plan).check(rank, outcome.into_f32(), &arrivals);
             self.arrivals.insert(number, arrivals);
             if let Err(text) = checked {
@@ -341,6 +343,7 @@ impl<'a> Run<'a> {
                 continue;
             };
             let mut arrivals = self.arrivals.remove(&number).unwrap_or_default();
+            arrivals.stretch(number, self.group.network.stretched.as_ref().expect("kept"));
             if plan.consistent {
                 arrivals.agree();
             }

@@ -119,6 +119,8 @@ const IPV4_AND_UDP: usize = 28;
 
 /// The port on which every rank listens.
 pub(crate) const PORT: u16 = 9217;
+/// Of a quantiser that ends where it usually does, at 4.58 σ (wire-format §6).
+const USUAL_PEAK: u8 = 70;
 
 /// Where a rank listens.
 pub(crate) fn address(rank: usize) -> SocketAddr {
@@ -192,6 +194,8 @@ pub(crate) struct Network {
     /// All departures: (time, from, datagram).
     pub(crate) log: Vec<(u64, usize, Datagram)>,
     pub(crate) keep_log: bool,
+    /// Peaks of packets of which a coordinate is beyond the quantiser's usual end, by sender, message and packet, if they are wanted.
+    pub(crate) stretched: Option<BTreeMap<(usize, u32, u32), u8>>,
     departed: u64,
     /// More datagrams than this, and 500 a second, are a failure.
     pub(crate) most: u64,
@@ -231,6 +235,7 @@ impl Network {
             delivered: BTreeMap::new(),
             log: Vec::new(),
             keep_log: false,
+            stretched: None,
             departed: 0,
             most: u64::MAX,
         }
@@ -310,6 +315,12 @@ impl Network {
         let from = datagram.from;
         if self.keep_log {
             self.log.push((leaves_ns, from, datagram.clone()));
+        }
+        if let Some(stretched) = &mut self.stretched
+            && let Ok(header) = datagram.header()
+            && header.peak > USUAL_PEAK
+        {
+            stretched.insert((from, header.prefix.message, header.index), header.peak);
         }
         let most = self.most.saturating_add(self.now_ns / 2_000_000);
         assert!(

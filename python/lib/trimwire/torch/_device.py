@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import _native, encode
 from .._group import Group
 
 if TYPE_CHECKING:
@@ -31,7 +33,31 @@ def codec_of(chosen: str) -> str:
             raise
         _say(f"the kernels cannot be used ({error})")
         return "host"
-    return "triton"
+    fault = _fault("cuda" if torch.cuda.is_available() else "cpu")
+    if fault is None:
+        return "triton"
+    if chosen == "triton":
+        raise RuntimeError(f"codec: 'triton': {fault}")
+    _say(fault)
+    return "host"
+
+
+@cache
+def _fault(device: str) -> str | None:
+    """What is wrong with the kernels on this machine: the packets of a row are held against the host's. Once a process; a job's rows are as long, so that nothing is compiled for this alone."""
+    from ..cuda import Encoder
+
+    values = torch.randn(1 << (15 if device == "cuda" else 6), generator=torch.Generator().manual_seed(1))
+    try:
+        encoder = Encoder([values.numel()], device=device, planes=_native.PLANES)
+        encoder.encode([values.to(device)], seed=1)
+        packets = encoder.to_bytes()
+    # Out of shared memory, say, which a card of another kind has more of; Triton's errors have no other base in common.
+    except Exception as error:
+        return f"the kernels do not run ({type(error).__name__}: {error})"
+    if packets != list(encode(values.numpy(), planes=_native.PLANES, seed=1)):
+        return "the kernels give other packets than the host does for the same values; please report the card and its driver"
+    return None
 
 
 def _say(why: str) -> None:
