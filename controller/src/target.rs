@@ -92,7 +92,7 @@ impl Target {
 
     /// Whether tables of a saved program can be written before it runs (VERIFY_AND_SAVE, COMMIT). BMv2's server and Stratum write those of
     /// the running one.
-    pub(crate) fn saves_programs(self) -> bool {
+    pub fn saves_programs(self) -> bool {
         matches!(self, Self::Trimwire)
     }
 

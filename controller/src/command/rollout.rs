@@ -85,7 +85,7 @@ impl RolloutArgs {
             Options { election_id: self.election_id, drained: self.state.drained(file)?, ..options.clone() };
         let plan = with_progress(&options.progress, || plan_blocking(fabric, artifacts, &options))
             .map_err(failed)?;
-        self.ask(&plan)?;
+        self.ask(&plan, fabric)?;
         let rollout = Rollout {
             max_unavailable: self.max_unavailable,
             keep_going: self.keep_going,
@@ -106,7 +106,7 @@ impl RolloutArgs {
     }
 
     /// Asks whether switches that do something else may stop doing it.
-    fn ask(&self, plan: &Plan) -> Result<(), Failure> {
+    fn ask(&self, plan: &Plan, fabric: &Fabric) -> Result<(), Failure> {
         let others: Vec<&str> = plan
             .switches
             .iter()
@@ -116,13 +116,19 @@ impl RolloutArgs {
         if self.yes || others.is_empty() {
             return Ok(());
         }
-        let question = format!(
-            "{} of {} switches run another program: {}. A switch that is given a new one forwards nothing until its tables are \
-             written",
-            others.len(),
-            plan.switches.len(),
-            others.join(", ")
-        );
+        let saves = |name: &&str| fabric.switches.get(*name).is_some_and(|s| s.target.saves_programs());
+        let blank: Vec<&str> = others.iter().copied().filter(|name| !saves(name)).collect();
+        let what = if blank.is_empty() {
+            "The new one takes over when its tables are written".to_owned()
+        } else {
+            format!(
+                "Given a new one, {} will forward nothing until the tables are written: drain first",
+                blank.join(", ")
+            )
+        };
+        let (count, all) = (others.len(), plan.switches.len());
+        let question =
+            format!("{count} of {all} switches run another program: {}. {what}", others.join(", "));
         let refused = |why: &str| failed(anyhow!("{question}. Nothing was changed: {why}"));
         let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
         if !stdin.is_terminal() {

@@ -223,6 +223,7 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
         vec!["apply", "fabric.yaml", "--settle", "0", "--p4info", &p4info, "--pipeline-json", "other.json"];
     let text = place.ends_with(1, &apply);
     assert!(text.contains("run another program: s1") && text.contains("--yes goes on"), "{text}");
+    assert!(text.contains("takes over when its tables are written"), "{text}");
     apply.push("--yes");
     place.ends_with(0, &apply);
 
