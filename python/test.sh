@@ -54,6 +54,8 @@ fi
 cp -r tests experiments "$work"
 export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz" TRIMWIRE_VECTORS="$PWD/../host-encoder/tests/vectors.json"
 export TRIMWIRE_REPOSITORY="$PWD/.."
+# Where the programs are that were built for other tests: some of these run them.
+[ -z "${TRIMWIRE_BIN_DIR:-}" ] || export PATH="$TRIMWIRE_BIN_DIR:$PATH"
 cd "$work"
 if [ "${1:-}" = gpu ]; then
   # Most of the time goes into compiling kernels.
