@@ -447,8 +447,11 @@ def test_kernels_that_give_other_packets_than_the_host_are_not_used(monkeypatch:
         with pytest.raises(RuntimeError, match="other packets than the host"):
             _device.codec_of("triton")
         monkeypatch.setattr(_device.torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(_device, "_fault", lambda _: "the kernels do not run (no such luck)")
-        with pytest.warns(RuntimeWarning, match="encoded and decoded there: the kernels do not run"):
+        monkeypatch.setattr(_device.torch.cuda, "is_initialized", lambda: False)
+        monkeypatch.setattr(_device.torch.cuda, "device_count", lambda: 4)
+        monkeypatch.setenv("LOCAL_RANK", "6")
+        monkeypatch.setattr(_device, "_fault", lambda card: f"the kernels do not run on {card}")
+        with pytest.warns(RuntimeWarning, match="encoded and decoded there: the kernels do not run on cuda:2"):
             assert _device.codec_of("auto") == "host"
     finally:
         monkeypatch.undo()

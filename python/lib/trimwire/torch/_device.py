@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def codec_of(chosen: str) -> str:
             raise
         _say(f"the kernels cannot be used ({error})")
         return "host"
-    fault = _fault("cuda" if torch.cuda.is_available() else "cpu")
+    fault = _fault(_card() if torch.cuda.is_available() else "cpu")
     if fault is None:
         return "triton"
     if chosen == "triton":
@@ -42,12 +43,20 @@ def codec_of(chosen: str) -> str:
     return "host"
 
 
+def _card() -> str:
+    """This rank's: where none is chosen yet, not the first for all ranks of a host, each of which would take memory there."""
+    if torch.cuda.is_initialized():
+        return f"cuda:{torch.cuda.current_device()}"
+    local = os.environ.get("LOCAL_RANK", "0")
+    return f"cuda:{int(local) % torch.cuda.device_count() if local.isdecimal() else 0}"
+
+
 @cache
 def _fault(device: str) -> str | None:
     """What is wrong with the kernels on this machine: the packets of a row are held against the host's. Once a process; a job's rows are as long, so that nothing is compiled for this alone."""
     from ..cuda import Encoder
 
-    values = torch.randn(1 << (15 if device == "cuda" else 6), generator=torch.Generator().manual_seed(1))
+    values = torch.randn(1 << (6 if device == "cpu" else 15), generator=torch.Generator().manual_seed(1))
     try:
         encoder = Encoder([values.numel()], device=device, planes=_native.PLANES)
         encoder.encode([values.to(device)], seed=1)
