@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import datetime
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import trimwire  # noqa: E402
 import trimwire.torch  # noqa: E402
+from trimwire.torch import _work  # noqa: E402
 
 
 class Writer:
@@ -79,6 +83,55 @@ def test_totals_scalars_and_ranges_are_there() -> None:
         assert all(share == 0.0 for _, share in written["trimwire/trimmed_share"])
         assert {"trimwire::bucket 0", "trimwire::collective", "trimwire::wait"} <= set(got["ranges"])
         assert min(got["ranges"].values()) > 0.0
+
+
+class Later:
+    """A part that is over, well or not, a moment after somebody listens."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def then(self, callback: Callable[[], object]) -> None:
+        threading.Timer(0.05, callback).start()
+
+    def error(self) -> str | None:
+        return self.text
+
+    def culprit(self) -> int | None:
+        return None
+
+    def cancel(self) -> None: ...
+
+
+@pytest.mark.parametrize("error", [None, "the network is down"])
+def test_who_waits_goes_on_after_the_profilers_range_has_ended(monkeypatch: pytest.MonkeyPatch, error: str | None) -> None:
+    # The other way round a profiler was read while another thread wrote to it: `bad_array_new_length`, or a crash.
+    ended = threading.Event()
+
+    def late(_: Any, future: Any) -> Any:
+        def end(over: Any) -> Any:
+            time.sleep(0.2)
+            ended.set()
+            return over.value()
+
+        return future.then(end)
+
+    monkeypatch.setattr(_work, "until_done", late)
+    reports = _work.Reports(dist.HashStore(), 0, [0], "0")
+    work = _work.TrimwireWork("all_reduce", 1, reports, [Later(error)], [torch.ones(1)], None, lambda: 60.0)
+    work.begin()
+    called = threading.Event()
+    work.then(lambda: called.set() if ended.is_set() else None)
+    assert not work.is_completed()
+    if error is None:
+        assert work.wait()
+    else:
+        with pytest.raises(trimwire.torch.CollectiveError, match=error):
+            work.wait()
+    assert ended.is_set()
+    assert called.wait(10)
+    assert work.is_completed()
+    assert work.is_success() is (error is None)
 
 
 def test_percentiles_are_the_nearest_ranks() -> None:

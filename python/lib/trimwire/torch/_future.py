@@ -14,7 +14,10 @@ from .._native import Verdict
 
 
 def until_done(range_: record_function, future: torch.futures.Future[Any]) -> torch.futures.Future[Any]:
-    """Has a profiler's range, which has begun, last as long as what `future` stands for."""
+    """Has a profiler's range, which has begun, last as long as what `future` stands for.
+
+    Whoever waits has to wait for the future that this returns: with the other one, a profiler may be read while the range ends on another thread, which crashes.
+    """
     return range_._call_end_callbacks_on_future(future) if torch.autograd._profiler_enabled() else future
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import threading
@@ -102,6 +103,8 @@ class TrimwireWork(dist._Work):
         self.what, self.sequence = what, sequence
         self._reports, self._parts, self._result, self._finish, self._patience, self._asked = reports, list(parts), result, finish, patience, asked
         self._promise = Promise(result)
+        #: Done once its range has ended, too.
+        self._future = self._promise.future
         self._left = len(self._parts)
         self._lock = threading.Lock()
         self._expired: CollectiveError | None = None
@@ -125,7 +128,7 @@ class TrimwireWork(dist._Work):
                 part.then(self._one_over)
             if not self._parts:
                 self._all_over()
-            until_done(whole, self._promise.future)
+            self._future = until_done(whole, self._promise.future)
 
     def _one_over(self) -> None:
         with self._lock:
@@ -190,13 +193,15 @@ class TrimwireWork(dist._Work):
                 who, rank = self._reports.text(self.sequence, self.what)
                 raise CollectiveError(f"{self.what} (sequence {self.sequence}) timed out: not over after {seconds} s; it goes on. {who}", rank=rank, sequence=self.sequence, timed_out=True)
             if self._promise.error is not None:
+                with contextlib.suppress(Exception):
+                    self._future.wait()
                 raise self._promise.error
-            self._promise.future.wait()
+            self._future.wait()
         return True
 
     def then(self, callback: Callable[[], object]) -> None:
         """Calls when it is over."""
-        self._promise.future.add_done_callback(lambda _: callback())
+        self._future.add_done_callback(lambda _: callback())
 
     def error(self) -> str | None:
         """Why it failed."""
@@ -213,11 +218,11 @@ class TrimwireWork(dist._Work):
 
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
-        return self._promise.over.is_set()
+        return self._future.done()
 
     def is_success(self) -> bool:
         """Whether it is over, and well."""
-        return self._promise.over.is_set() and self._promise.error is None
+        return self._future.done() and self._promise.error is None
 
     def exception(self) -> BaseException | None:
         """Why it failed."""
@@ -230,7 +235,7 @@ class TrimwireWork(dist._Work):
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """The same for C++. What it raises is a RuntimeError."""
-        return self._promise.future
+        return self._future
 
 
 #: Before PyTorch 2.8 a work that is a Python object may die while C++ still waits for it (PyProcessGroup did not hold it): the latest are held here.
