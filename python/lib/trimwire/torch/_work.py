@@ -218,7 +218,7 @@ class TrimwireWork(dist._Work):
 
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
-        return self._future.done()
+        return bool(self._future.done())
 
     def is_success(self) -> bool:
         """Whether it is over, and well."""
