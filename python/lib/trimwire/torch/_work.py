@@ -222,7 +222,7 @@ class TrimwireWork(dist._Work):
 
     def is_success(self) -> bool:
         """Whether it is over, and well."""
-        return self._future.done() and self._promise.error is None
+        return bool(self._future.done()) and self._promise.error is None
 
     def exception(self) -> BaseException | None:
         """Why it failed."""
