@@ -200,7 +200,7 @@ def register(
         store: where ranks learn each other's addresses; the process group's by default.
         simulate: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
         options: how the group works; those of `trimwire.torch.options` by default.
-        changes: some of `Options`, of `adaptive` for instance: a rate algorithm says after every step with how many planes the next one is sent. Its state is in the hook's `state_dict()`.
+        changes: some of `Options`, of `adaptive` for instance: a planes algorithm says after every step with how many planes the next one is sent. Its state is in the hook's `state_dict()`.
 
     Returns:
         The hook; None where the transport cannot start and `fallback` is given.
