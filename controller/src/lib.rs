@@ -27,6 +27,7 @@
 
 mod apply;
 mod artifacts;
+mod bypass;
 mod compile;
 mod converge;
 mod device;
