@@ -55,6 +55,7 @@ impl Run {
             loop {
                 tokio::select! {
                     _ = hangup.recv() => self.reload(&mut controller, &mut text, &mut tls),
+                    () = controller.follows() => follow(&mut controller),
                     _ = drains.tick() => self.drain(&controller, &mut unreadable),
                     _ = looks.tick() => self.renew(&mut controller, &text, &mut tls),
                     _ = terminate.recv() => break,
@@ -123,6 +124,13 @@ impl Run {
             Ok(()) => tracing::info!("took renewed certificates"),
             Err(Failure { error, .. }) => tracing::warn!("renewed certificates are not taken: {error:#}"),
         }
+    }
+}
+
+/// Takes thresholds that follow the load. They are of a file that was taken before.
+fn follow(controller: &mut Controller) {
+    if let Err(error) = controller.follow() {
+        tracing::error!("thresholds do not follow: {error}");
     }
 }
 
