@@ -344,12 +344,10 @@ impl Group {
 
     /// Packets offered to all ports together, and the share of them that was dropped after trimming.
     fn trim_dropped(&self, measured: &Measured) -> (u64, f64) {
-        let sums = self
-            .windows
-            .values()
-            .map(Window::packets)
-            .fold([0, 0], |[packets, dropped], window| [packets + window[0], dropped + window[2]]);
-        let [packets, dropped] = sums;
+        let sum = |[packets, dropped]: [u64; 2], window: [u64; 3]| {
+            [packets.saturating_add(window[0]), dropped.saturating_add(window[2])]
+        };
+        let [packets, dropped] = self.windows.values().map(Window::packets).fold([0, 0], sum);
         if packets == 0 { (0, measured.trim_dropped) } else { (packets, dropped as f64 / packets as f64) }
     }
 

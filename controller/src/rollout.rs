@@ -152,9 +152,11 @@ impl Work<'_> {
                     break;
                 }
             }
-            // What failed before it has taken the last way round.
             let Some(first) = batch.first().cloned() else {
-                return self.each(waiting, self.rollout.settle).await;
+                // What failed before it has taken the last way round.
+                let one = waiting.pop_front().into_iter().collect();
+                self.each(one, self.rollout.settle).await?;
+                continue;
             };
             match self.around(&batch).await {
                 Ok(notes) => self.replace_batch(&batch, &notes).await?,

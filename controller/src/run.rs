@@ -234,10 +234,12 @@ impl Controller {
     }
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
-        let fabric = &Fabric { policies: self.follower.take(fabric), ..fabric.clone() };
+        let file = fabric;
+        let fabric = &Fabric { policies: self.follower.policies(file), ..file.clone() };
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
         shared.fits(&options)?;
+        self.follower.begin(file);
         let places = Places::new(fabric.controller.concurrency);
         self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let hold_down_ns = fabric.controller.hold_down_ns;

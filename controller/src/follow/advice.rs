@@ -146,11 +146,15 @@ impl<'m> Advisor<'m> {
     /// drops, and classes without traffic. The trim queue keeps its room, too: bursts larger than a queue look like bursts of its size.
     pub(super) fn best(&self, file: &PortPolicy, burst: u64) -> Advised {
         let room = self.limits(file, burst).room();
+        if room == 0 {
+            // No frame is as large as these.
+            return self.ordered(file.clone(), burst);
+        }
         let limits = solve(&self.traffic(), Some(&self.rungs(file)), room).limits;
         let unit = self.unit(burst);
         // A packet fits in everywhere.
         let bytes = |bursts: u32| {
-            u32::try_from(u64::from(bursts) * unit).unwrap_or(u32::MAX).max(self.terms.packet())
+            u32::try_from(u64::from(bursts).saturating_mul(unit)).unwrap_or(u32::MAX).max(self.terms.packet())
         };
         let mut policy = file.clone();
         for (class, found) in self.active.iter().zip(&limits.classes) {

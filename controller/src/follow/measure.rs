@@ -73,6 +73,11 @@ impl Counts {
     }
 }
 
+/// A switch may tell any number.
+fn sum(values: &[u64]) -> u64 {
+    values.iter().fold(0, |sum, value| sum.saturating_add(*value))
+}
+
 /// Packets and bytes of some counters.
 fn total(queue: &QueueSample, counters: &[Counter]) -> [u64; 2] {
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
@@ -99,7 +104,7 @@ impl Window {
         let before = self.last.replace((now, counts.clone()));
         let Some((from, before)) = before.filter(|(from, _)| *from < now) else { return };
         let Some(more) = counts.since(&before) else { return };
-        let bytes: u64 = more.bytes.iter().sum();
+        let bytes = sum(&more.bytes);
         let time = now - from;
         self.nanoseconds = self.nanoseconds.saturating_add(time);
         let load = bytes as f64 * 8e9 / (time as f64 * rate_bps.max(1) as f64);
@@ -121,7 +126,7 @@ impl Window {
     /// What it comes to; nothing where nothing was offered.
     pub(super) fn measured(&self, port: String) -> Option<Measured> {
         let [packets, refused, trim_dropped] = self.packets();
-        let bytes: u64 = self.sum.bytes.iter().sum();
+        let bytes = sum(&self.sum.bytes);
         if packets == 0 || bytes == 0 {
             return None;
         }

@@ -332,6 +332,27 @@ thresholds:
     assert!(error.contains(line), "{error}");
 }
 
+#[test]
+fn a_switch_that_counts_nonsense_is_no_reason_to_stop() {
+    let most = i64::MAX;
+    for (packets, bytes) in [(most, most), (most, 1), (1_000, most), (most, -1), (-1, most)] {
+        let (mut follow, _) = begun("follow: apply, band: 100%");
+        for round in 1..=4 {
+            let count = |share: i64| Count { packets: packets / 4 * share, bytes: bytes / 4 * share };
+            let counters: BTreeMap<Counter, Count> =
+                [Counter::Admitted, Counter::Trimmed, Counter::TrimDropped]
+                    .map(|counter| (counter, count(round)))
+                    .into();
+            let queue = |queue: u8| ((1, queue), QueueSample { counters: counters.clone(), occupancy: None });
+            let sample = Sample { queues: [5, 4, 3, 2].map(queue).into(), ..Sample::default() };
+            let now = EVERY * round.unsigned_abs();
+            follow.handle_sample(now, "s1", &sample);
+            follow.handle_timeout(now, true);
+        }
+        let _ = measured(&serde_json::to_string(&follow.told()).unwrap(), None);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -40,15 +40,20 @@ impl Follower {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A fabric file with the policies that follow the load. What follows begins anew where the file says something else of thresholds.
-    pub(super) fn take(&self, fabric: &Fabric) -> BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>> {
+    /// The policies of a fabric file, as they follow the load if it says of thresholds what was taken last.
+    pub(super) fn policies(&self, fabric: &Fabric) -> BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>> {
+        let core = self.core();
+        if core.is_of(fabric) { core.policies() } else { fabric.policies.clone() }
+    }
+
+    /// A fabric file was taken. What follows begins anew where it says something else of thresholds.
+    pub(super) fn begin(&self, fabric: &Fabric) {
         let mut core = self.core();
         if !core.is_of(fabric) {
             *core = Follow::new(fabric, self.now());
             self.moved.notify_one();
         }
         self.board.change(|status| status.following = core.told());
-        core.policies()
     }
 
     /// A switch's counters. While a decision is computed nobody waits for it: the next sample has what this one had.
