@@ -314,7 +314,7 @@ impl Group {
         if is_further && settings.follows == Follows::Apply {
             reason.push_str("; it would go further than the band");
         }
-        self.propose(settings.follows, aim, &measured, reason, (&terms.queues, notices));
+        self.propose(settings.follows, aim, &measured, &reason, (&terms.queues, notices));
     }
 
     fn propose(
@@ -322,7 +322,7 @@ impl Group {
         follows: Follows,
         aim: Advised,
         measured: &Measured,
-        reason: String,
+        reason: &str,
         (plan, notices): (&QueuePlan, &mut VecDeque<String>),
     ) {
         let is_new = self.proposed.as_ref().is_none_or(|proposed| differ(proposed, &aim.policy, plan));
