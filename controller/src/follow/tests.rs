@@ -37,8 +37,8 @@ impl Counted {
     fn pass(&mut self, load: f64, shares: [f64; 4], refused: u64, dropped: u64) {
         self.now += EVERY;
         let packets = load * 300.0 * 1.25e9 / 1406.0;
-        for class in 0..4 {
-            let more = (packets * shares[class]) as u64;
+        for (class, share) in shares.into_iter().enumerate() {
+            let more = (packets * share) as u64;
             self.offered[class] += more;
             self.refused[class] += more * refused / 1_000_000;
         }
