@@ -131,16 +131,31 @@ impl Compiler {
 
     /// Of these, what routes consist of: members, groups and entries.
     pub fn entities_of(&self, name: &str, routes: &SwitchRoutes) -> Result<Desired, CompileError> {
-        let mut builder = self.builder(name, false)?;
+        self.entities_in(name, routes, self.artifacts.of(name).index())
+    }
+
+    /// The same in the terms of another program.
+    pub(crate) fn entities_in(
+        &self,
+        name: &str,
+        routes: &SwitchRoutes,
+        index: &Index,
+    ) -> Result<Desired, CompileError> {
+        let mut builder = self.builder(name, index, false)?;
         builder.routes(routes)?;
         Ok(builder.desired)
     }
 
-    fn builder<'b>(&'b self, name: &'b str, counts: bool) -> Result<Builder<'b>, CompileError> {
+    fn builder<'b>(
+        &'b self,
+        name: &'b str,
+        index: &'b Index,
+        counts: bool,
+    ) -> Result<Builder<'b>, CompileError> {
         let Some(switch) = self.fabric.switches.get(name) else {
             return Err(CompileError::UnknownSwitch(name.to_owned()));
         };
-        let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
+        let fabric = &*self.fabric;
         let (desired, more) = (Desired::new(), Tally::new());
         Ok(Builder { fabric, name, switch, index, trimmed: &self.trimmed, desired, counts, more })
     }
@@ -152,7 +167,7 @@ impl Compiler {
         detours: Option<&Detours>,
     ) -> Result<(Desired, Tally), CompileError> {
         let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
-        let mut builder = self.builder(name, counts)?;
+        let mut builder = self.builder(name, index, counts)?;
         builder.classify()?;
         builder.load_balance(self.topology.tier(name).unwrap_or(0))?;
         builder.opt_outs()?;

@@ -268,6 +268,17 @@ pub(crate) async fn cookie(client: &Client) -> Result<Option<u64>, DeviceError> 
     Ok(config.map(|config| config.cookie.map_or(0, |cookie| cookie.cookie)))
 }
 
+/// Names of the program that the switch runs, whatever it is; `None` without one.
+pub(crate) async fn running(client: &Client) -> Result<Option<Index>, DeviceError> {
+    let Some(config) = client.pipeline(ResponseType::P4infoAndCookie).await? else { return Ok(None) };
+    let index = Index::new(&config.p4info.unwrap_or_default());
+    index.map(Some).map_err(|error| DeviceError::Call {
+        address: client.address().to_owned(),
+        operation: "GetForwardingPipelineConfig",
+        reason: error.to_string(),
+    })
+}
+
 /// An error unless the switch runs the program with this cookie.
 pub(crate) async fn expect_program(client: &Client, expected: u64) -> Result<(), DeviceError> {
     let found = match cookie(client).await? {

@@ -15,7 +15,7 @@ use crate::device::Reach;
 use crate::model::{Fabric, PortPolicy, Switch};
 use crate::places::Places;
 use crate::progress::Progress;
-use crate::topology::{Avoid, Detours};
+use crate::topology::{Avoid, Detours, SwitchRoutes};
 
 /// What a caller may set beside the fabric file.
 #[derive(Debug, Clone, Default)]
@@ -61,8 +61,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What work on any switch needs.
 pub(crate) struct Shared {
     pub compiler: Compiler,
-    /// What is left without drained switches; `None` where none is.
-    detours: Option<Arc<Detours>>,
+    /// Drained by a person.
+    pub drained: BTreeSet<String>,
+    /// What is left without drained switches, and those that a roll-out leaves out; `None` where none is.
+    detours: Mutex<Option<Arc<Detours>>>,
     /// What was left when this was avoided, for all switches at a time.
     around: Mutex<Option<(Arc<Avoid>, Arc<Detours>)>>,
     pub election_id: u128,
@@ -75,22 +77,41 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Arc<Self> {
         let compiler = Compiler::new(Arc::new(fabric.clone()), artifacts);
-        let avoid = Avoid { switches: options.drained.clone(), ports: BTreeSet::new() };
-        let detours = (!options.drained.is_empty()).then(|| Arc::new(compiler.topology().around(&avoid)));
-        Arc::new(Self {
+        let shared = Self {
             compiler,
-            detours,
+            drained: options.drained.clone(),
+            detours: Mutex::default(),
             around: Mutex::default(),
             election_id: options.election_id.unwrap_or(fabric.controller.election_id),
             timeout: Duration::from_nanos(fabric.controller.timeout_ns),
             batch: fabric.controller.batch,
             tls: fabric.tls.clone(),
-        })
+        };
+        shared.leave_out(&BTreeSet::new());
+        Arc::new(shared)
+    }
+
+    /// From now on routes leave these out, beside the drained ones.
+    pub(crate) fn leave_out(&self, out: &BTreeSet<String>) {
+        let avoid = Avoid { switches: self.drained.union(out).cloned().collect(), ports: BTreeSet::new() };
+        let detours = (!avoid.switches.is_empty()).then(|| Arc::new(self.compiler.topology().around(&avoid)));
+        *self.detours.lock().unwrap_or_else(PoisonError::into_inner) = detours;
+    }
+
+    fn detours(&self) -> Option<Arc<Detours>> {
+        self.detours.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What a switch should hold.
     pub(crate) fn compile(&self, switch: &str) -> Result<Desired, CompileError> {
-        self.compiler.compile_around(switch, self.detours.as_deref())
+        self.compiler.compile_around(switch, self.detours().as_deref())
+    }
+
+    /// The routes of every switch.
+    pub(crate) fn routes(&self) -> BTreeMap<String, SwitchRoutes> {
+        let (fabric, topology, detours) = (self.compiler.fabric(), self.compiler.topology(), self.detours());
+        let routes = |name: &String| topology.routes_around(fabric, name, detours.as_deref());
+        fabric.switches.keys().map(|name| (name.clone(), routes(name))).collect()
     }
 
     /// The links that routes use around these; `None` for all.

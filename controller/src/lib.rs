@@ -17,6 +17,7 @@
 //!   difference, and reads back again: what it reports as in place was seen there.
 //! - [`roll_out`] does so tier by tier, a few switches at a time, with a look at each one's counters, and stops at a failure.
 //! - [`run::Controller`] does the same for as long as it lives, with a task and a back-off for each switch.
+//! - [`follow`] measures the load, and lets thresholds follow it.
 //! - [`plan`], [`show`] and [`watch`] look without becoming primary.
 //! - [`thresholds`] derives a policy from a model's layers, [`export`] writes one for switches that trim by configuration.
 //!
@@ -27,6 +28,8 @@
 
 mod apply;
 mod artifacts;
+mod ask;
+mod bypass;
 mod compile;
 mod converge;
 mod device;
@@ -34,6 +37,7 @@ pub mod export;
 mod fields;
 pub mod files;
 mod fleet;
+pub mod follow;
 mod health;
 pub mod inventory;
 mod lines;

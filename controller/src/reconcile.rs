@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The difference between what a switch holds and what it should hold, and the order in which to remove it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -10,6 +10,7 @@ use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::entity::{self, EntityError, EntityKey, Purpose};
 use trimwire_p4runtime::p4info::{Index, Named, TableRef};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
 use trimwire_p4runtime::v1::replica::PortKind;
 use trimwire_p4runtime::v1::{
@@ -73,9 +74,18 @@ pub struct Change {
     pub purpose: String,
     /// Changes of one phase do not depend on each other; phases are written in order.
     phase: u8,
+    /// The port whose changes of this phase one Write has to hold.
+    port: Option<u16>,
 }
 
 impl Change {
+    /// Whether nothing but a threshold's value changes.
+    pub(crate) fn is_of_thresholds(&self) -> bool {
+        let is_meter = matches!(&self.entity.entity, Some(Kind::MeterEntry(_)));
+        let is_policy = [names::POLICY, names::TRIM_CAP].contains(&self.table.as_str());
+        self.operation == Operation::Modify && (is_meter || is_policy)
+    }
+
     /// As P4Runtime has it.
     pub fn update(&self) -> Update {
         let entity = self.entity.clone();
@@ -161,6 +171,21 @@ pub fn actual(read: Vec<Entity>, index: &Index) -> Result<Actual, EntityError> {
     Ok(actual)
 }
 
+/// Of what a switch holds, what routes consist of.
+pub(crate) fn routes(mut actual: Actual, index: &Index) -> Actual {
+    actual.retain(|_, entity| match &entity.entity {
+        Some(Kind::ActionProfileMember(_) | Kind::ActionProfileGroup(_)) => true,
+        Some(Kind::TableEntry(entry)) => is_route(entry, index) && !entry.is_default_action,
+        _ => false,
+    });
+    actual
+}
+
+fn is_route(entry: &TableEntry, index: &Index) -> bool {
+    let name = index.table(entry.table_id).map(|table| table.name());
+    matches!(name, Ok(names::IPV4_ROUTE | names::IPV6_ROUTE))
+}
+
 fn insert(actual: &mut Actual, entity: Entity) {
     let no_action = matches!(&entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action && entry.action.is_none());
     if let (Some(key), false) = (EntityKey::of(&entity), no_action) {
@@ -220,6 +245,7 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
             parameters: found.map_or_else(Vec::new, |found| parameters(found, entity, index)),
             purpose: wanted.purpose.clone(),
             phase: phase(operation, entity, index),
+            port: None,
         };
         match actual.get(key) {
             None => {
@@ -247,12 +273,52 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
                 parameters: Vec::new(),
                 purpose: "foreign".to_owned(),
                 phase: phase(Operation::Delete, found, index),
+                port: None,
             });
         }
     }
-    // Stable: within a phase the order of keys stays.
-    changes.sort_by_key(|change| change.phase);
+    join(&mut changes, index);
+    // Stable: within a phase and port the order of keys stays.
+    changes.sort_by_key(|change| (change.phase, change.port));
     changes
+}
+
+/// A policy writes the length that its port's session trims to into headers: both change in one Write.
+fn join(changes: &mut [Change], index: &Index) {
+    let is_session = |change: &&Change| {
+        change.phase == POLICIES
+            && matches!(change.entity.entity, Some(Kind::PacketReplicationEngineEntry(_)))
+    };
+    let sessions = changes.iter().filter(is_session);
+    let ports: BTreeSet<u16> = sessions.filter_map(|change| port_of(&change.entity, index)).collect();
+    if ports.is_empty() {
+        return;
+    }
+    for change in changes.iter_mut().filter(|change| change.phase == POLICIES) {
+        change.port = port_of(&change.entity, index).filter(|port| ports.contains(port));
+    }
+}
+
+/// The port that a policy is of, or a session sends to.
+fn port_of(entity: &Entity, index: &Index) -> Option<u16> {
+    match &entity.entity {
+        Some(Kind::TableEntry(entry)) => {
+            let table = index.table(entry.table_id).ok().filter(|table| table.name() == names::POLICY)?;
+            let field = table.match_field("egress_port").ok()?.id;
+            let found = entry.r#match.iter().find(|found| found.field_id == field)?;
+            let Some(FieldMatchType::Exact(exact)) = &found.field_match_type else { return None };
+            u16::try_from(bytes::decode(&exact.value, 16).ok()?).ok()
+        }
+        Some(Kind::PacketReplicationEngineEntry(entry)) => {
+            let Some(Pre::CloneSessionEntry(session)) = &entry.r#type else { return None };
+            match session.replicas.first()?.port_kind.as_ref()? {
+                #[expect(deprecated, reason = "the only form that Stratum reads")]
+                PortKind::EgressPort(port) => u16::try_from(*port).ok(),
+                PortKind::Port(_) => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// The table of an entry, or what else an entity is of, in words.
@@ -334,30 +400,46 @@ fn modified(wanted: &Entity, found: &Entity) -> Entity {
     entity
 }
 
+/// The phase of policies, and of sessions that change with them.
+const POLICIES: u8 = 3;
+
 /// Members, sessions and meters, then groups, then entries, and the reverse for deletions. Foreign entries go first among the entries, to make
 /// room; routes come last, so that packets flow only where a policy waits for them.
 fn phase(operation: Operation, entity: &Entity, index: &Index) -> u8 {
     match (&entity.entity, operation) {
-        // A policy writes the length that its port's session trims to into headers: both change in one Write.
-        (Some(Kind::PacketReplicationEngineEntry(_)), Operation::Modify) => 3,
+        (Some(Kind::PacketReplicationEngineEntry(_)), Operation::Modify) => POLICIES,
         (
             Some(Kind::ActionProfileMember(_) | Kind::PacketReplicationEngineEntry(_) | Kind::MeterEntry(_)),
             Operation::Insert | Operation::Modify,
         ) => 0,
         (Some(Kind::ActionProfileGroup(_)), Operation::Insert | Operation::Modify) => 1,
         (Some(Kind::TableEntry(_)), Operation::Delete) => 2,
-        (Some(Kind::TableEntry(entry)), _) => {
-            let name = index.table(entry.table_id).map(|table| table.name());
-            if matches!(name, Ok(names::IPV4_ROUTE | names::IPV6_ROUTE)) { 4 } else { 3 }
-        }
+        (Some(Kind::TableEntry(entry)), _) if is_route(entry, index) => 4,
+        (Some(Kind::TableEntry(_)), _) => POLICIES,
         (Some(Kind::ActionProfileGroup(_)), Operation::Delete) => 5,
         _ => 6,
     }
 }
 
-/// Splits changes into Writes: each of one phase, none longer than `limit`. P4Runtime promises no order within a Write.
+/// Splits changes into Writes: each of one phase, none longer than `limit` but for what has to be in one Write. P4Runtime promises no order
+/// within a Write.
 pub fn batches(changes: &[Change], limit: usize) -> Vec<&[Change]> {
-    changes.chunk_by(|a, b| a.phase == b.phase).flat_map(|phase| phase.chunks(limit.max(1))).collect()
+    let mut batches = Vec::new();
+    for mut rest in changes.chunk_by(|a, b| a.phase == b.phase) {
+        while !rest.is_empty() {
+            let mut length = 0;
+            for together in rest.chunk_by(|a, b| a.port.is_some() && a.port == b.port) {
+                if length > 0 && length + together.len() > limit {
+                    break;
+                }
+                length += together.len();
+            }
+            let (batch, others) = rest.split_at(length);
+            batches.push(batch);
+            rest = others;
+        }
+    }
+    batches
 }
 
 #[cfg(test)]

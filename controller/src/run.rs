@@ -7,6 +7,7 @@
 //!   reload     └► driver ─► SwitchTask ─┐
 //!                                       ▼
 //!                               board, trims ──► metrics, talkers
+//!                               follower: thresholds that follow the load
 //! ```
 
 mod backoff;
@@ -16,6 +17,7 @@ mod cutting;
 mod driver;
 mod election;
 mod faults;
+mod follower;
 mod http;
 mod metrics;
 mod reporter;
@@ -38,6 +40,7 @@ use self::driver::{Terms, drive};
 use self::election::Elections;
 use self::faults::Detector;
 pub use self::faults::{Cause, Fault};
+use self::follower::Follower;
 use self::http::Pages;
 pub use self::metrics::metrics_text;
 use self::wanted::Wanted;
@@ -88,7 +91,10 @@ pub struct Controller {
     cuts: Cuts,
     elections: Elections,
     detector: Detector,
-    timer: JoinHandle<()>,
+    follower: Follower,
+    timers: [JoinHandle<()>; 2],
+    /// As it was taken last.
+    fabric: Fabric,
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -108,7 +114,7 @@ impl std::fmt::Debug for Driver {
 impl Drop for Controller {
     fn drop(&mut self) {
         self.drivers.values().for_each(|driver| driver.task.abort());
-        self.timer.abort();
+        self.timers.iter().for_each(JoinHandle::abort);
         if let Some((_, server)) = &self.metrics {
             server.abort();
         }
@@ -124,12 +130,15 @@ impl Controller {
     ) -> Result<Self, RunError> {
         let board = Board::default();
         let detector = Detector::new(board.clone());
+        let follower = Follower::new(fabric, board.clone());
         let mut controller = Self {
             artifacts: artifacts.clone(),
             options: options.clone(),
             elections: Elections::new(board.clone()),
-            timer: tokio::spawn(detector.clone().run()),
+            timers: [tokio::spawn(detector.clone().run()), tokio::spawn(follower.clone().run())],
             detector,
+            follower,
+            fabric: fabric.clone(),
             board,
             cuts: Cuts::new(),
             drivers: BTreeMap::new(),
@@ -148,8 +157,20 @@ impl Controller {
             self.artifacts = before;
             return Err(error);
         }
+        self.fabric = fabric.clone();
         self.board.change(|status| status.reloads += 1);
         Ok(())
+    }
+
+    /// Waits until thresholds are to follow the load: then call [`Controller::follow`].
+    pub async fn follows(&self) {
+        self.follower.changed().await;
+    }
+
+    /// From now on keeps the switches at thresholds that follow the load.
+    pub fn follow(&mut self) -> Result<(), RunError> {
+        let fabric = self.fabric.clone();
+        self.take(&fabric)
     }
 
     /// A person says that our file is the one: a controller that led the fabric with another file, and is gone, does not keep us from
@@ -213,9 +234,12 @@ impl Controller {
     }
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
+        let file = fabric;
+        let fabric = &Fabric { policies: self.follower.policies(file), ..file.clone() };
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
         shared.fits(&options)?;
+        self.follower.begin(file);
         let places = Places::new(fabric.controller.concurrency);
         self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let hold_down_ns = fabric.controller.hold_down_ns;
@@ -263,6 +287,7 @@ impl Controller {
             self.cuts.clone(),
             self.elections.clone(),
             self.detector.clone(),
+            self.follower.clone(),
         ));
         Driver { terms, wanted, task }
     }

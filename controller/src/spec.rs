@@ -5,6 +5,7 @@
 
 mod addresses;
 mod balance;
+mod follow;
 mod generator;
 pub(crate) mod keys;
 mod network;
@@ -55,6 +56,7 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
     check_clear(&controller, &network, &tls, problems);
     let (dscp, queues) = plan::read(&top, problems);
     let policy = policy::read(&top, &network, (&dscp, &queues), problems);
+    let follow = follow::read(&top, policy.overload, problems);
     let load_balance = balance::read(&top, problems);
     let disable_trim = opt_out::read(&top, &network, problems);
     let fabric = Fabric {
@@ -71,6 +73,7 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
         sealed: policy.sealed,
         mark_trimmable: policy.mark_trimmable,
         load_balance,
+        follow,
         disable_trim,
         tls,
         policies: BTreeMap::new(),

@@ -20,6 +20,7 @@ mod report;
 
 pub use self::fragment::fragment;
 pub use self::model::Model;
+pub(crate) use self::model::{LESS_IMPORTANT_ENERGY, LESS_IMPORTANT_SHARE, RULE};
 pub use self::plot::draw;
 pub use self::report::{Answer, Curve, answer};
 

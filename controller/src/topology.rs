@@ -105,7 +105,7 @@ impl Topology {
             }
         }
         topology.blocks = aggregate::blocks(&topology.addresses(fabric));
-        topology.parts = topology.parts();
+        topology.parts = parts(&topology.adjacent);
         topology
     }
 
@@ -141,18 +141,23 @@ impl Topology {
         hosts.collect()
     }
 
-    /// Which switches reach each other over links that are up.
-    fn parts(&self) -> Vec<usize> {
-        let mut parts = vec![usize::MAX; self.names.len()];
-        for start in 0..self.names.len() {
-            let mut queue = VecDeque::from([start]);
-            while let Some(switch) = queue.pop_front() {
-                let Some(part @ &mut usize::MAX) = parts.get_mut(switch) else { continue };
-                *part = start;
-                queue.extend(self.adjacent.get(switch).into_iter().flatten().map(|(_, next)| *next));
-            }
+    /// Whether hosts reach each other without `out` as they do with it, where routes leave `drained` out already.
+    pub fn spares(&self, out: &BTreeSet<String>, drained: &BTreeSet<String>) -> bool {
+        let has_hosts = |name: &String| {
+            let hosts = self.numbers.get(name).and_then(|number| self.hosts.get(*number));
+            hosts.is_some_and(|hosts| !hosts.is_empty())
+        };
+        if out.iter().any(has_hosts) {
+            return false;
         }
-        parts
+        let parts = |avoided: BTreeSet<String>| {
+            parts(&self.around(&Avoid { switches: avoided, ports: BTreeSet::new() }).0)
+        };
+        let (before, after) = (parts(drained.clone()), parts(drained.union(out).cloned().collect()));
+        // Parts of the fabric that are one before are one afterwards.
+        let mut becomes: BTreeMap<usize, usize> = BTreeMap::new();
+        let homes = self.hosts.iter().zip(before.iter().zip(&after)).filter(|(hosts, _)| !hosts.is_empty());
+        homes.map(|(_, parts)| parts).all(|(was, is)| becomes.entry(*was).or_insert(*is) == is)
     }
 
     /// How many links a switch is away from the nearest one with a host: 0 for leaves, 1 for spines, 2 for cores; `None` for switches
@@ -331,6 +336,20 @@ impl PortSet {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| number * 64 + bit)
         })
     }
+}
+
+/// Which switches reach each other over these links: each has its part's number.
+fn parts(links: &[Vec<(u16, usize)>]) -> Vec<usize> {
+    let mut parts = vec![usize::MAX; links.len()];
+    for start in 0..links.len() {
+        let mut queue = VecDeque::from([start]);
+        while let Some(switch) = queue.pop_front() {
+            let Some(part @ &mut usize::MAX) = parts.get_mut(switch) else { continue };
+            *part = start;
+            queue.extend(links.get(switch).into_iter().flatten().map(|(_, next)| *next));
+        }
+    }
+    parts
 }
 
 /// Links to the nearest switch with a host, by switch.

@@ -20,11 +20,12 @@ use trimwire_p4runtime::client::Client;
 
 use self::rates::Rates;
 pub use self::rates::{Rate, WatchRow};
-use self::talkers::Asker;
 pub use self::talkers::TalkerRow;
+use self::talkers::{Asker, Told};
 use crate::artifacts::Artifacts;
 use crate::device::{self, DeviceError, Reach};
 use crate::fleet::{Options, Shared};
+use crate::follow::Following;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::places::Places;
@@ -43,6 +44,8 @@ pub struct Interval {
     pub talkers: Vec<TalkerRow>,
     /// What routes leave out, as a `run` tells.
     pub faults: Vec<Fault>,
+    /// What a `run` measures of ports, and what becomes of their thresholds.
+    pub following: Vec<Following>,
     /// Why nobody tells whose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talkers_error: Option<String>,
@@ -161,15 +164,16 @@ impl Watch {
             errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
         }
         queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
-        let (mut talkers, mut faults, mut talkers_error) = (Vec::new(), Vec::new(), None);
+        let (mut told, mut talkers_error) = (Told::default(), None);
         if let Some(asked) = asked {
             // It ends by itself, and in time.
             match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(told) => (talkers, faults) = told,
+                Ok(answer) => told = answer,
                 Err(error) => talkers_error = Some(error),
             }
         }
-        Interval { interval: self.tick - 1, queues, talkers, faults, talkers_error, errors }
+        let Told { talkers, faults, following } = told;
+        Interval { interval: self.tick - 1, queues, talkers, faults, following, talkers_error, errors }
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use clap::Args;
 use trimwire_controller::record::{Record, RecordError, Records};
 use trimwire_controller::report::{PipelineState, Plan};
+use trimwire_controller::topology::Topology;
 use trimwire_controller::{Artifacts, Fabric, Options, Rollout, plan_blocking, roll_out_blocking, units};
 
 use super::file::FileArgs;
@@ -38,7 +39,7 @@ pub(crate) struct RolloutArgs {
     state: StateArgs,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct StateArgs {
     /// Folder of records [default: .trimwire beside the fabric file].
     #[arg(long, value_name = "DIR", env = "TRIMWIRE_STATE")]
@@ -85,7 +86,7 @@ impl RolloutArgs {
             Options { election_id: self.election_id, drained: self.state.drained(file)?, ..options.clone() };
         let plan = with_progress(&options.progress, || plan_blocking(fabric, artifacts, &options))
             .map_err(failed)?;
-        self.ask(&plan, fabric)?;
+        self.ask(&plan, fabric, command, &options.drained)?;
         let rollout = Rollout {
             max_unavailable: self.max_unavailable,
             keep_going: self.keep_going,
@@ -105,8 +106,20 @@ impl RolloutArgs {
         Ok(if report.is_ok() { 0 } else { FAILED })
     }
 
+    /// As if nothing was said but this.
+    pub(crate) fn plain(election_id: Option<u128>, state: &StateArgs) -> Self {
+        let Rollout { max_unavailable, keep_going, settle } = Rollout::default();
+        Self { election_id, max_unavailable, keep_going, settle, yes: false, state: state.clone() }
+    }
+
     /// Asks whether switches that do something else may stop doing it.
-    fn ask(&self, plan: &Plan, fabric: &Fabric) -> Result<(), Failure> {
+    fn ask(
+        &self,
+        plan: &Plan,
+        fabric: &Fabric,
+        command: &str,
+        drained: &BTreeSet<String>,
+    ) -> Result<(), Failure> {
         let others: Vec<&str> = plan
             .switches
             .iter()
@@ -116,23 +129,30 @@ impl RolloutArgs {
         if self.yes || others.is_empty() {
             return Ok(());
         }
+        let topology = Topology::of(fabric);
+        let (spared, needed): (Vec<&str>, Vec<&str>) =
+            others.iter().partition(|name| topology.spares(&BTreeSet::from([(**name).to_owned()]), drained));
         let saves = |name: &&str| fabric.switches.get(*name).is_some_and(|s| s.target.saves_programs());
-        let blank: Vec<&str> = others.iter().copied().filter(|name| !saves(name)).collect();
-        let what = if blank.is_empty() {
-            "The new one takes over when its tables are written".to_owned()
-        } else {
-            format!(
-                "Given a new one, {} will forward nothing until the tables are written: drain first",
-                blank.join(", ")
-            )
-        };
+        let (saving, blank): (Vec<&str>, Vec<&str>) = needed.into_iter().partition(saves);
+        let mut what = Vec::new();
+        for (names, words) in [
+            (spared, "routes lead around it until the new one has its tables"),
+            (saving, "no way round it; the new one takes over when its tables are written"),
+            (blank, "no way round it; given a new one, it will forward nothing until the tables are written"),
+        ] {
+            if !names.is_empty() {
+                what.push(format!("{}: {words}", names.join(", ")));
+            }
+        }
+        let what = what.join(". ");
         let (count, all) = (others.len(), plan.switches.len());
         let question =
             format!("{count} of {all} switches run another program: {}. {what}", others.join(", "));
         let refused = |why: &str| failed(anyhow!("{question}. Nothing was changed: {why}"));
+        let asks = if command.starts_with("rollback") { "rollback" } else { "apply" };
         let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
         if !stdin.is_terminal() {
-            return Err(refused("nobody to ask; --yes goes on"));
+            return Err(refused(&format!("nobody to ask; {asks} --yes goes on")));
         }
         let mut answer = String::new();
         let asked = write!(stderr, "{question}. Go on? [y/N] ").and_then(|()| stderr.flush());

@@ -7,13 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use trimwire_controller::run::{Controller, RunOptions};
-use trimwire_controller::{Fabric, MetricsAt, Options, apply_blocking};
+use trimwire_controller::{Fabric, MetricsAt, Options};
 use trimwire_p4runtime::client::Tls;
 
 use super::file::FileArgs;
-use super::outcome::{FAILED, Failure, Outcome, failed};
-use super::progress::with_progress;
-use super::rollout::StateArgs;
+use super::outcome::{Failure, Outcome, failed};
+use super::rollout::{RolloutArgs, StateArgs};
 
 #[derive(Args)]
 pub(crate) struct Run {
@@ -39,12 +38,8 @@ impl Run {
         let mut text = self.file.text()?;
         let (fabric, artifacts) = self.file.read_text(&text)?;
         if self.once {
-            let drained = self.state.drained(&self.file)?;
-            let options = Options { election_id: self.election_id, drained, ..Options::default() };
-            let report = with_progress(&options.progress, || apply_blocking(&fabric, &artifacts, &options))
-                .map_err(failed)?;
-            self.file.print(&report)?;
-            return Ok(if report.is_ok() { 0 } else { FAILED });
+            let rollout = RolloutArgs::plain(self.election_id, &self.state);
+            return rollout.run(&self.file, "run --once", &text, (&fabric, &artifacts), &Options::default());
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
         runtime.block_on(async {
@@ -60,6 +55,7 @@ impl Run {
             loop {
                 tokio::select! {
                     _ = hangup.recv() => self.reload(&mut controller, &mut text, &mut tls),
+                    () = controller.follows() => follow(&mut controller),
                     _ = drains.tick() => self.drain(&controller, &mut unreadable),
                     _ = looks.tick() => self.renew(&mut controller, &text, &mut tls),
                     _ = terminate.recv() => break,
@@ -128,6 +124,13 @@ impl Run {
             Ok(()) => tracing::info!("took renewed certificates"),
             Err(Failure { error, .. }) => tracing::warn!("renewed certificates are not taken: {error:#}"),
         }
+    }
+}
+
+/// Takes thresholds that follow the load. They are of a file that was taken before.
+fn follow(controller: &mut Controller) {
+    if let Err(error) = controller.follow() {
+        tracing::error!("thresholds do not follow: {error}");
     }
 }
 

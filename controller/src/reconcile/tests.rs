@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -116,22 +117,26 @@ fn batches_keep_phases_apart_and_their_bound() {
     assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), changes.len());
 }
 
-/// On Tofino 1 a session trims and the policy writes its length into headers: between two Writes packets would carry a wrong one.
-#[test]
-fn a_size_changes_in_the_session_and_in_the_policy_by_one_write() {
+/// What a change of the trimmed size changes on a Tofino 1 with so many ports.
+fn resized_tofino(ports: u16) -> Vec<Change> {
     let folder = tempfile::tempdir().unwrap();
     let p4info = include_str!("../../../p4/build/tofino/trimwire.p4info.txtpb");
     for (name, content) in [("a", p4info), ("b", "{}"), ("c", "{}"), ("d", "x")] {
         std::fs::write(folder.path().join(name), content).unwrap();
     }
+    let (mut hosts, mut links) = (String::new(), String::new());
+    for port in 1..=ports {
+        let _ = writeln!(hosts, "  h{port}: {{ ip: 10.0.0.{port}, mac: \"02:00:00:00:00:{port:02x}\" }}");
+        let _ = writeln!(links, "  - {{ a: h{port}, b: \"leaf1:{port}\", speed: 10Gbps }}");
+    }
     let state = |size: &str| {
         let text = format!(
             "version: 1
 switches: {{ leaf1: {{ address: 127.0.0.1:1, device_id: 1, target: stratum-tofino, pipeline: {{ p4info: a, bfrt: b, context: c, binary: d }} }} }}
-hosts: {{ h1: {{ ip: 10.0.0.1, mac: \"02:00:00:00:00:01\" }} }}
-links: [ {{ a: h1, b: \"leaf1:4\", speed: 10Gbps }} ]
 policy: {{ shallow_size: {size} }}
-"
+hosts:
+{hosts}links:
+{links}"
         );
         let fabric = Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
         let artifacts = Artifacts::embedded().unwrap().for_fabric(&fabric, folder.path()).unwrap();
@@ -140,10 +145,38 @@ policy: {{ shallow_size: {size} }}
     let (before, artifacts) = state("510B");
     let (after, _) = state("286B");
     let switch: Actual = before.iter().map(|(key, wanted)| (key.clone(), wanted.entity.clone())).collect();
-    let changes = difference(&after, &switch, artifacts.of("leaf1").index());
+    difference(&after, &switch, artifacts.of("leaf1").index())
+}
+
+/// On Tofino 1 a session trims and the policy writes its length into headers: between two Writes packets would carry a wrong one.
+#[test]
+fn a_size_changes_in_the_session_and_in_the_policy_by_one_write() {
+    let changes = resized_tofino(1);
     let tables: BTreeSet<&str> = changes.iter().map(|change| change.table.as_str()).collect();
     assert_eq!(tables, BTreeSet::from(["Ingress.queue_policy.policy", "clone sessions"]));
     assert_eq!(batches(&changes, 1_000).len(), 1, "{changes:#?}");
+}
+
+#[test]
+fn a_ports_session_and_its_policy_are_in_one_write_however_many_ports_a_switch_has() {
+    for (ports, limit) in [(6, 100), (7, 100), (64, 100), (64, 1), (64, 17)] {
+        let changes = resized_tofino(ports);
+        let batches = batches(&changes, limit);
+        // Purposes begin with the port: "leaf1:3 class0 important", "leaf1:3 shallow trims".
+        let of_port = |change: &Change| change.purpose.split(' ').next().unwrap_or_default().to_owned();
+        let mut written: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+        for (number, batch) in batches.iter().enumerate() {
+            for change in *batch {
+                written.entry(of_port(change)).or_default().insert(number);
+            }
+        }
+        assert_eq!(written.len(), usize::from(ports));
+        let split: Vec<_> = written.iter().filter(|(_, writes)| writes.len() > 1).collect();
+        assert!(split.is_empty(), "{ports} ports, {limit} updates a Write: {split:?}");
+        assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), changes.len());
+        let of_one = changes.len() / usize::from(ports);
+        assert!(batches.iter().all(|batch| batch.len() <= limit.max(of_one)), "{ports} ports, {limit}");
+    }
 }
 
 proptest! {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::faults::Fault;
 use super::task::Tally;
+use crate::follow::Following;
 use crate::sample::Sample;
 
 /// One switch.
@@ -69,6 +70,8 @@ pub struct Status {
     pub another_file: Vec<String>,
     /// What routes leave out.
     pub faults: Vec<Fault>,
+    /// What is measured of ports, and what becomes of their thresholds.
+    pub following: Vec<Following>,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.

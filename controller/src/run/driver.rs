@@ -17,6 +17,7 @@ use super::cuts::Cuts;
 use super::cutting;
 use super::election::{Elections, View};
 use super::faults::{Detector, Element};
+use super::follower::Follower;
 use super::reporter::{Reporter, Told};
 use super::task::{Action, Event, Looked, Loss, Standing, SwitchTask};
 use super::wanted::Wanted;
@@ -24,7 +25,7 @@ use crate::compile::{CompileError, Desired};
 use crate::converge::{self, converge, pipeline_state};
 use crate::device::{self, DeviceError, Reach};
 use crate::fleet::Shared;
-use crate::model::End;
+use crate::model::{End, Follows};
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
@@ -105,6 +106,7 @@ pub(super) async fn drive(
     cuts: Cuts,
     elections: Elections,
     detector: Detector,
+    follower: Follower,
 ) {
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -112,7 +114,7 @@ pub(super) async fn drive(
     let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
-    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts);
+    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts, follower);
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
     let mut avoid = detector.subscribe();
@@ -422,6 +424,8 @@ async fn reroute(
 
 async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {
     let shared = &wanted.shared;
+    // Who leads has thresholds that follow the load by what it has measured.
+    let follows = shared.compiler.fabric().follow.follows == Follows::Apply;
     let looking = async {
         let desired = shared.compiler.compile_around(&wanted.name, shared.around(&avoid).as_deref())?;
         if pipeline_state(device::cookie(&client).await?, shared.artifacts(&wanted.name))
@@ -430,7 +434,8 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Do
             return Ok(Looked { differing: desired.len(), program: false });
         }
         let actual = device::actual(&client, wanted.index()).await?;
-        let differing = reconcile::difference(&desired, &actual, wanted.index()).len();
+        let changes = reconcile::difference(&desired, &actual, wanted.index());
+        let differing = changes.iter().filter(|change| !(follows && change.is_of_thresholds())).count();
         Ok(Looked { differing, program: true })
     };
     let work = async {

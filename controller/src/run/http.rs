@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `GET /metrics`, `/cuts` and `/faults`, for Prometheus, curl and `watch`.
+//! `GET /metrics`, `/trimmed`, `/faults` and `/thresholds`, for Prometheus, curl and `watch`.
 
 use std::convert::Infallible;
 use std::io;
@@ -82,12 +82,18 @@ fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
             let faults = serde_json::to_string(&pages.board.status().faults).unwrap_or_default();
             (StatusCode::OK, "application/json", faults + "\n")
         }
+        (true, "/thresholds") => {
+            let following = serde_json::to_string(&pages.board.status().following).unwrap_or_default();
+            (StatusCode::OK, "application/json", following + "\n")
+        }
         (true, _) => {
-            let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults\n";
+            let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults, measured loads \
+                        and thresholds at /thresholds\n";
             (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
         }
         (false, _) => {
-            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET /metrics, /trimmed or /faults\n".to_owned())
+            let text = "GET /metrics, /trimmed, /faults or /thresholds\n";
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", text.to_owned())
         }
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));

@@ -10,6 +10,7 @@ use trimwire_p4runtime::v1::DigestList;
 use super::board::Board;
 use super::cuts::Cuts;
 use super::cutting::{self, Cutting};
+use super::follower::Follower;
 use super::task::{Notice, Standing, SwitchTask};
 use super::turns::{News, Turns};
 use super::wanted::Wanted;
@@ -31,6 +32,7 @@ pub(super) struct Reporter {
     name: String,
     board: Board,
     cuts: Cuts,
+    follower: Follower,
     turns: Turns,
     /// Of the task's clock.
     last_success: Option<u64>,
@@ -39,11 +41,12 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(name: String, board: Board, cuts: Cuts) -> Self {
+    pub(super) fn new(name: String, board: Board, cuts: Cuts, follower: Follower) -> Self {
         Self {
             name,
             board,
             cuts,
+            follower,
             turns: Turns::default(),
             last_success: None,
             backoff_ns: 0,
@@ -103,6 +106,7 @@ impl Reporter {
             self.told = told;
         }
         if let Some(sample) = sample {
+            self.follower.sample(&self.name, &sample);
             self.board.change_switch(&self.name, |status| status.sample = sample);
         }
     }

@@ -371,3 +371,16 @@ proptest! {
         agrees_with_floyd_and_warshall(&fabric);
     }
 }
+
+#[test]
+fn a_switch_is_spared_where_all_hosts_still_reach_each_other_and_none_hangs_on_it() {
+    let leaf_spine = Fabric::from_yaml(include_str!("../../../examples/fabrics/leaf-spine.yaml"), "f.yaml");
+    let topology = Topology::of(&leaf_spine.unwrap());
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let spares = |out: &[&str], drained: &[&str]| topology.spares(&set(out), &set(drained));
+    assert!(spares(&["spine2"], &[]), "spine1 reaches all leaves");
+    assert!(!spares(&["spine1"], &[]), "leaf4 has no other: its link to spine2 is down");
+    assert!(!spares(&["spine1", "spine2"], &[]) && !spares(&["spine1"], &["spine2"]));
+    assert!(!spares(&["leaf1"], &[]), "its hosts have no other");
+    assert!(spares(&["spine2"], &["leaf1"]), "what is drained already changes nothing");
+}

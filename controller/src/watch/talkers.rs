@@ -7,15 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
+use crate::ask::page;
+use crate::follow::Following;
 use crate::model::{Fabric, QueuePlan};
 use crate::run::Fault;
 use crate::talkers::{HostNames, QueueTalkers, Talker};
-
-/// The longest answer that is read; 64 queues of 256 switches have less than half of it.
-const LONGEST: u64 = 128 << 20;
 
 /// A talker of a queue that trims, or did in the last seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,6 +54,14 @@ struct Answer {
     queues: Vec<QueueTalkers>,
 }
 
+/// What a `run` tells.
+#[derive(Default)]
+pub(super) struct Told {
+    pub talkers: Vec<TalkerRow>,
+    pub faults: Vec<Fault>,
+    pub following: Vec<Following>,
+}
+
 impl Asker {
     /// Who tells of these switches. An address that is everybody's is asked on this machine.
     pub(super) fn new(at: SocketAddr, fabric: &Fabric, switches: BTreeSet<String>) -> Self {
@@ -70,21 +75,13 @@ impl Asker {
     }
 
     /// Asks; an error says whom and why not.
-    pub(super) async fn ask(&self, patience: Duration) -> Result<(Vec<TalkerRow>, Vec<Fault>), String> {
+    pub(super) async fn ask(&self, patience: Duration) -> Result<Told, String> {
         let asked = tokio::time::timeout(patience, async {
-            Ok::<_, std::io::Error>((get(self.at, "/trimmed").await?, get(self.at, "/faults").await?))
+            let cuts: Answer = page(self.at, "/trimmed").await?;
+            Ok::<_, String>((cuts, page(self.at, "/faults").await?, page(self.at, "/thresholds").await?))
         });
-        let asked = asked.await;
-        let found = asked.map_err(|_| format!("no answer within {patience:?}")).and_then(|answer| {
-            let (cuts, faults) = answer.map_err(|error| error.to_string())?;
-            let body =
-                |text: &str| text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
-            let cuts = serde_json::from_str::<Answer>(&body(&cuts));
-            let cuts = cuts.map_err(|_| "that is no /trimmed of a `run`".to_owned())?;
-            let faults = serde_json::from_str::<Vec<Fault>>(&body(&faults));
-            Ok((cuts, faults.map_err(|_| "that is no /faults of a `run`".to_owned())?))
-        });
-        let (answer, mut faults) = found.map_err(|error| {
+        let found = asked.await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
+        let (answer, mut faults, following): (Answer, Vec<Fault>, _) = found.map_err(|error| {
             format!(
                 "whose packets are trimmed tells a `run` of this fabric, and there is none at {} ({error})",
                 self.at
@@ -92,7 +89,7 @@ impl Asker {
         })?;
         let known = answer.queues.into_iter().filter(|queue| self.switches.contains(&queue.switch));
         faults.retain(|fault| self.switches.contains(&fault.switch));
-        Ok((known.flat_map(|queue| self.rows(&queue)).collect(), faults))
+        Ok(Told { talkers: known.flat_map(|queue| self.rows(&queue)).collect(), faults, following })
     }
 
     fn rows(&self, queue: &QueueTalkers) -> Vec<TalkerRow> {
@@ -110,12 +107,4 @@ impl Asker {
         };
         queue.talkers.iter().map(row).collect()
     }
-}
-
-async fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(at).await?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
-    let mut text = String::new();
-    stream.take(LONGEST).read_to_string(&mut text).await?;
-    Ok(text)
 }

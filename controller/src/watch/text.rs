@@ -48,6 +48,10 @@ impl Interval {
         for fault in &self.faults {
             let _ = write!(text, "\n{fault}");
         }
+        // Ports that refuse nothing have no news.
+        for told in self.following.iter().filter(|told| told.proposed > 0 || told.refuses()) {
+            let _ = write!(text, "\n{told}");
+        }
         for (switch, error) in &self.errors {
             let _ = write!(text, "\n{switch}: {error}");
         }

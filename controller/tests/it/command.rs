@@ -72,7 +72,7 @@ async fn run_takes_a_changed_file_on_sighup_keeps_the_old_one_when_it_is_wrong_a
 }
 
 #[tokio::test]
-async fn run_once_is_apply() {
+async fn run_once_is_apply_with_its_roll_out_and_its_record() {
     let switch = Embedded::start(1);
     let folder = tempfile::tempdir().unwrap();
     let (file, stderr) = (folder.path().join("fabric.yaml"), folder.path().join("stderr"));
@@ -88,6 +88,12 @@ async fn run_once_is_apply() {
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(text.ends_with("0 of 1 switches in place; not in place: s1\n"), "{text}");
+    let mut child = start(&["history", &file.display().to_string()], &stderr);
+    assert_eq!(exit_code(&mut child).await, Some(0));
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("run --once: ")).collect();
+    assert!(lines.len() == 2 && lines[0].contains("succeeded") && lines[1].contains("FAILED"), "{text}");
 }
 
 fn next(lines: &mut BufReader<ChildStdout>) -> serde_json::Value {

@@ -19,7 +19,7 @@ fn leaf_spine(addresses: [SocketAddr; 4], controller: &str) -> Fabric {
     Fabric::from_yaml(&text, "fabric.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn leaf_spine_text(addresses: [SocketAddr; 4], controller: &str) -> String {
+pub(crate) fn leaf_spine_text(addresses: [SocketAddr; 4], controller: &str) -> String {
     let mut text = format!("version: 1\ncontroller: {{ {controller} }}\nswitches:\n");
     for (number, (name, address)) in
         (1..).zip(["leaf1", "leaf2", "spine1", "spine2"].into_iter().zip(addresses))
@@ -52,7 +52,7 @@ impl Drop for Child {
     }
 }
 
-fn start() -> [Embedded; 4] {
+pub(crate) fn start() -> [Embedded; 4] {
     [1, 2, 3, 4].map(|id| {
         let embedded = Embedded::start(id);
         // Ports that no packet has used yet are not there otherwise.

@@ -6,6 +6,7 @@ mod cli;
 mod command;
 mod counters;
 mod failure;
+mod following;
 mod golden;
 mod implementations;
 mod large_switch;

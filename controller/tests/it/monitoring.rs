@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use trimwire_controller::follow::{Following, Measured};
 use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
 use trimwire_controller::sample::{Count, Counter, QueueSample};
 
@@ -32,6 +33,19 @@ fn exported() -> (BTreeSet<String>, String) {
             failures: 1,
         })
         .to_vec();
+    let measured = Measured {
+        port: "s1:1".to_owned(),
+        seconds: 300.0,
+        load: 0.5,
+        shares: vec![1.0],
+        mean_packet: 1406.0,
+        packets: 1,
+        refused: 0.0,
+        trim_dropped: 0.0,
+        burst: Some(1),
+    };
+    status.following =
+        vec![Following { ports: "s1:1".to_owned(), measured: Some(measured), ..Following::default() }];
     let text = metrics_text(&status);
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names =

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use trimwire_controller::{Artifacts, Fabric, Options, Rollout, apply, plan, roll_out};
+use trimwire_p4runtime::v1::Entity;
+use trimwire_p4runtime::v1::entity::Entity as Kind;
 
 use crate::counters::with_deflected;
 use crate::run_support::{Embedded, delaying_proxy, frame, single};
@@ -37,4 +39,163 @@ async fn a_program_is_replaced_without_losing_a_packet() {
     let stats = switch.switch.lock().unwrap().stats();
     assert!(sent > 50, "it took a while: {sent}");
     assert_eq!((stats.received, stats.transmitted), (sent, sent));
+}
+
+/// Which port of which switch is at the other end of `(switch, port)`; switches in the order of their names.
+fn other_end((switch, port): (usize, u16)) -> Option<(usize, u16)> {
+    let links = [((0, 1), (2, 1)), ((0, 2), (3, 1)), ((1, 1), (2, 2)), ((1, 2), (3, 2))];
+    links.into_iter().find_map(|(a, b)| match (switch, port) {
+        end if end == a => Some(b),
+        end if end == b => Some(a),
+        _ => None,
+    })
+}
+
+/// A frame from h1 to h2 of the leaf–spine, of one of many flows.
+fn flow(number: u16) -> Vec<u8> {
+    let mut frame = frame();
+    frame[26..34].copy_from_slice(&[10, 0, 1, 1, 10, 0, 2, 1]);
+    frame[24..26].fill(0);
+    let sum: u32 =
+        frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    frame[24..26].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    frame[34..36].copy_from_slice(&(20_000 + number).to_be_bytes());
+    frame
+}
+
+/// Takes a frame from h1 through the network; whether it came to h2.
+fn comes_through(switches: &[Embedded; 4], now: u64, frame: Vec<u8>) -> bool {
+    let mut next = Some((0, 3, frame));
+    let mut now = now;
+    while let Some((at, port, frame)) = next.take() {
+        let mut switch = switches[at].switch.lock().unwrap();
+        switch.handle_frame(now, port, &frame);
+        let left = switch.poll_transmit().or_else(|| {
+            now = switch.poll_timeout()?;
+            switch.handle_timeout(now);
+            switch.poll_transmit()
+        });
+        match left {
+            Some(left) if (at, left.port) == (1, 3) => return true,
+            Some(left) => {
+                next = other_end((at, left.port)).map(|(at, port)| (at, port, left.frame));
+            }
+            None => {}
+        }
+    }
+    false
+}
+
+/// The spines forward nothing from their new program until its tables are written, as BMv2 and Stratum do.
+fn blanking_spines(addresses: [std::net::SocketAddr; 4]) -> Fabric {
+    let text = crate::failure::leaf_spine_text(addresses, "batch: 1, timeout: 20s");
+    let text = text.replace("device_id: 3 }", "device_id: 3, target: bmv2 }");
+    let text = text.replace("device_id: 4 }", "device_id: 4, target: bmv2 }");
+    assert_eq!(text.matches("bmv2").count(), 2);
+    Fabric::from_yaml(&text, "fabric.yaml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_programs_of_a_leaf_spine_are_replaced_without_losing_a_packet_though_spines_go_blank() {
+    let switches = crate::failure::start();
+    let mut addresses = [0, 1, 2, 3].map(|at: usize| switches[at].address);
+    for address in &mut addresses[2..] {
+        *address = delaying_proxy(*address, Duration::from_millis(5)).await;
+    }
+    let fabric = blanking_spines(addresses);
+    let options = Options::default();
+    let before = apply(&fabric, &with_deflected(), &options).await.unwrap();
+    assert!(before.is_ok(), "{before}");
+    let artifacts = Artifacts::embedded().unwrap();
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let rollout = Rollout { settle: Duration::from_millis(40), ..Rollout::default() };
+    let mut replacing = Box::pin(roll_out(&fabric, &artifacts, &options, &planned, rollout));
+    let (mut now, mut sent, mut came) = (0, 0_u16, 0_u16);
+    let report = loop {
+        tokio::select! {
+            report = &mut replacing => break report.unwrap(),
+            () = tokio::time::sleep(Duration::from_millis(1)) => {
+                now += 1_000_000;
+                came += u16::from(comes_through(&switches, now, flow(sent)));
+                sent += 1;
+            }
+        }
+    };
+    assert!(report.is_ok() && report.switches.iter().all(|switch| switch.pipeline_pushed), "{report}");
+    assert!(sent > 100, "it took a while: {sent}");
+    assert_eq!(came, sent);
+    // And afterwards nothing is left of it.
+    let after = plan(&fabric, &artifacts, &options).await.unwrap();
+    assert!(after.switches.iter().all(|switch| !switch.changes()), "{after}");
+    let shares: Vec<u64> =
+        [2, 3].map(|at: usize| switches[at].switch.lock().unwrap().stats().received).to_vec();
+    assert!(shares.iter().all(|share| *share > 0), "both spines are used: {shares:?}");
+}
+
+/// What fails while no route leads over it goes on leading none, and the next roll-out takes it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spine_that_refuses_its_new_program_stays_out_of_routes_until_it_takes_it() {
+    let mut models = Vec::new();
+    for _ in 0..4 {
+        models.push(crate::model::Model::start().await);
+    }
+    let addresses = [0, 1, 2, 3].map(|at: usize| models[at].address);
+    let fabric = blanking_spines(addresses);
+    let options = Options::default();
+    let artifacts = Artifacts::embedded().unwrap();
+    assert!(apply(&fabric, &with_deflected(), &options).await.unwrap().is_ok());
+    let groups = |at: usize| {
+        let state = models[at].state();
+        let is_group = |entity: &&Entity| matches!(entity.entity, Some(Kind::ActionProfileGroup(_)));
+        state.entities.values().filter(is_group).count()
+    };
+    assert_eq!((groups(0), groups(1)), (1, 1), "both leaves have two ways");
+    models[2].state().refuse = Some("{dscp=35}".to_owned());
+    let rollout = Rollout { settle: Duration::ZERO, ..Rollout::default() };
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let report = roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap();
+    let words = report.to_string();
+    assert!(words.contains("routes leave it out until the next roll-out"), "{words}");
+    assert!(words.contains("not begun, because of that: leaf1, leaf2, spine2"), "{words}");
+    assert_eq!((groups(0), groups(1)), (0, 0));
+    models[2].state().refuse = None;
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let report = roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap();
+    assert!(report.is_ok(), "{report}");
+    assert_eq!((groups(0), groups(1)), (1, 1));
+}
+
+/// Only a spine is meant: what other switches hold is led around it and back, and nothing else of them is changed.
+#[tokio::test]
+async fn a_switch_that_is_not_meant_is_only_led_around_another_if_its_routes_are_the_files() {
+    let mut models = Vec::new();
+    for _ in 0..4 {
+        models.push(crate::model::Model::start().await);
+    }
+    let addresses = [0, 1, 2, 3].map(|at: usize| models[at].address);
+    let fabric = blanking_spines(addresses);
+    let artifacts = Artifacts::embedded().unwrap();
+    assert!(apply(&fabric, &with_deflected(), &Options::default()).await.unwrap().is_ok());
+    let only_spine = |fabric: Fabric| {
+        let artifacts = artifacts.clone();
+        async move {
+            let options = Options { only: ["spine1".to_owned()].into(), ..Options::default() };
+            let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+            let rollout = Rollout { settle: Duration::ZERO, ..Rollout::default() };
+            roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap()
+        }
+    };
+    let text = crate::failure::leaf_spine_text(addresses, "timeout: 20s").replace("10.0.2.1", "10.0.7.1");
+    let text = text.replace("device_id: 3 }", "device_id: 3, target: bmv2 }");
+    let report = only_spine(Fabric::from_yaml(&text, "other.yaml").unwrap()).await;
+    let words = report.to_string();
+    assert!(
+        words.contains("no routes around spine1: leaf1: it is not among the switches that are meant"),
+        "{words}"
+    );
+    assert_eq!(models[2].state().pushes, 1, "its program is the old one");
+    let report = only_spine(fabric).await;
+    assert!(report.is_ok() && report.switches.len() == 1, "{report}");
+    assert_eq!([0, 1, 2, 3].map(|at: usize| models[at].state().pushes), [1, 1, 2, 1]);
 }

@@ -13,6 +13,7 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::server::tonic::{self, Code, Request, Response, Status, Streaming};
 use trimwire_p4runtime::server::{P4Runtime, async_trait, service};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::get_forwarding_pipeline_config_request::ResponseType;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
@@ -240,13 +241,18 @@ impl P4Runtime for Model {
 
     async fn get_forwarding_pipeline_config(
         &self,
-        _: Request<GetForwardingPipelineConfigRequest>,
+        request: Request<GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<GetForwardingPipelineConfigResponse>, Status> {
         let Some(config) = self.state().config.clone() else {
             return Err(Status::failed_precondition("no pipeline"));
         };
-        let config =
-            ForwardingPipelineConfig { cookie: config.cookie, ..ForwardingPipelineConfig::default() };
+        let with_p4info =
+            matches!(request.into_inner().response_type(), ResponseType::All | ResponseType::P4infoAndCookie);
+        let config = ForwardingPipelineConfig {
+            cookie: config.cookie,
+            p4info: config.p4info.filter(|_| with_p4info),
+            ..ForwardingPipelineConfig::default()
+        };
         Ok(Response::new(GetForwardingPipelineConfigResponse { config: Some(config) }))
     }
 
