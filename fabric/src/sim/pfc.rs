@@ -62,8 +62,9 @@ impl Pfc {
     /// begun by then, and what is on the way.
     pub fn headroom_of(&self, rate_bps: u64, delay_ns: u64) -> u64 {
         let on_the_way_ns = 2 * u128::from(delay_ns) + u128::from(self.response_ns);
-        let on_the_way = (u128::from(rate_bps) * on_the_way_ns).div_ceil(8_000_000_000) as u64;
-        on_the_way + 3 * self.frame + SHARES * u64::from(CONTROL)
+        let on_the_way = (u128::from(rate_bps) * on_the_way_ns).div_ceil(8_000_000_000);
+        let on_the_way = u64::try_from(on_the_way).unwrap_or(u64::MAX);
+        on_the_way.saturating_add(3 * self.frame + SHARES * u64::from(CONTROL))
     }
 }
 
