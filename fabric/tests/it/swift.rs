@@ -47,7 +47,8 @@ fn two_flows_keep_a_link_busy_with_the_queue_that_the_target_delay_allows() {
     let (mut low, mut high) = (0.01_f64, 1_000.0_f64);
     for _ in 0..60 {
         let w = f64::midpoint(low, high);
-        if 2.0 * w * FRAME * 8.0 / 100.0 < target_ns(w) { low = w } else { high = w }
+        let fits = 2.0 * w * FRAME * 8.0 / 100.0 < target_ns(w);
+        (low, high) = if fits { (w, high) } else { (low, w) };
     }
     // What does not travel waits: the target without the idle path. Each window is one packet above at most.
     let idle_ns = 4_000.0 + 2.0 * FRAME * 8.0 / 100.0 + 2.0 * 5.0;
