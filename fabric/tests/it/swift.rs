@@ -73,7 +73,7 @@ fn a_flow_that_comes_later_gets_its_share() {
 }
 
 #[test]
-fn an_incast_of_127_ends_with_windows_about_one_packet() {
+fn an_incast_of_127_ends_soon_after_the_line_could() {
     let bytes = 2_000_000_u64;
     let outcome = simulate(128, incast(127, bytes, 0, 1), 1 << 20);
     let ideal_ns = 127.0 * bytes as f64 * 8.0 / 100.0;
