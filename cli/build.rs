@@ -14,10 +14,18 @@ const LAYOUT: &str = "fabric/src/sim/scenario/figure.rs";
 const VECTORS: &str = "host-encoder/tests/vectors.json";
 
 /// Folders and files below a part's paths that are another part's.
-const ELSEWHERE: [&str; 2] = [LAYOUT, "fabric/src/sim/transport/trimwire"];
+const ELSEWHERE: [&str; 7] = [
+    LAYOUT,
+    "fabric/src/sim/transport/trimwire",
+    "fabric/src/sim/transport/dcqcn",
+    "fabric/src/sim/transport/swift",
+    "fabric/src/sim/discipline/red.rs",
+    "fabric/src/sim/pfc.rs",
+    "fabric/src/sim/scenario/dcqcn.rs",
+];
 
 /// Name of the variable, and the paths from the workspace's root.
-const PARTS: [(&str, &[&str]); 6] = [
+const PARTS: [(&str, &[&str]); 8] = [
     (
         "LAWS",
         &[
@@ -31,6 +39,18 @@ const PARTS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("SIMULATOR", &["fabric/src/sim", "fabric/src/sim.rs", "planner/src/espresso/model.rs"]),
+    // Transports that other figures do not have: a change of one makes none of those old.
+    (
+        "DCQCN",
+        &[
+            "fabric/src/sim/transport/dcqcn",
+            "fabric/src/sim/transport/dcqcn.rs",
+            "fabric/src/sim/discipline/red.rs",
+            "fabric/src/sim/pfc.rs",
+            "fabric/src/sim/scenario/dcqcn.rs",
+        ],
+    ),
+    ("SWIFT", &["fabric/src/sim/transport/swift", "fabric/src/sim/transport/swift.rs"]),
     (TABLES, &[LAYOUT, "cli/src/sim/figures/tables.rs"]),
     // Our transport, and what `fabric/src/sim` takes from the agent (a test holds this list against its imports).
     (

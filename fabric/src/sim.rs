@@ -19,6 +19,7 @@ mod host;
 mod line;
 mod network;
 pub mod packet;
+pub mod pfc;
 pub mod program;
 mod random;
 pub mod report;

@@ -8,18 +8,22 @@ mod ladder;
 mod ndp;
 mod pfabric;
 mod priority;
+mod red;
 mod selective;
 
 pub use ladder::{Ladder, Rungs};
+pub use red::Marks;
 
 use super::packet::Packet;
+use super::pfc::Pfc;
 use ndp::Ndp;
 use pfabric::PFabric;
 use priority::Priority;
+use red::Red;
 use selective::Selective;
 
 /// Queues of a port with strict priority.
-const PRIORITIES: usize = 8;
+pub(crate) const PRIORITIES: usize = 8;
 
 /// What became of the packets that came to a port, by the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +42,10 @@ pub struct Counts {
     pub control_dropped: u64,
     /// Most bytes that waited.
     pub most_bytes: u64,
+    /// Pauses that this port asked for (PFC).
+    pub pauses: u64,
+    /// Time that its priorities were held by pauses, ns, summed over priorities.
+    pub paused_ns: u64,
 }
 
 impl Counts {
@@ -49,6 +57,8 @@ impl Counts {
         self.marked += other.marked;
         self.control_dropped += other.control_dropped;
         self.most_bytes = self.most_bytes.max(other.most_bytes);
+        self.pauses += other.pauses;
+        self.paused_ns += other.paused_ns;
     }
 
     pub(crate) fn drop(&mut self, packet: &Packet) {
@@ -68,6 +78,12 @@ pub trait Discipline: std::fmt::Debug + Send {
     fn dequeue(&mut self) -> Option<Packet>;
     /// Bytes that wait.
     fn bytes(&self) -> u64;
+    /// Whether something waits that may leave.
+    fn is_ready(&self) -> bool {
+        self.bytes() > 0
+    }
+    /// Holds a priority or lets it go on, where PFC does that.
+    fn hold(&mut self, _class: u8, _on: bool) {}
     /// A header that goes back to its sender, if the packet that came last had no room even cut (NDP §3.2.4).
     fn returned(&mut self) -> Option<Packet> {
         None
@@ -124,6 +140,15 @@ pub enum Rule {
         /// The lowest queue's threshold; none is blind to importance.
         drop_at: Option<u64>,
     },
+    /// Strict priority with DCQCN's marks (SIGCOMM 2015, §3.1), with PFC or without.
+    Red {
+        /// Most bytes that wait where there is no PFC.
+        limit: u64,
+        /// Which packets are marked.
+        marks: Marks,
+        /// Pauses instead of drops.
+        pfc: Option<Pfc>,
+    },
     /// The P4 program's: see [`Ladder`].
     Ladder(Rungs),
 }
@@ -139,6 +164,14 @@ impl Rule {
         Self::Marking { packets, heads: u64::from(packets) * frame, mark: [packets / 5, packets * 4 / 5] }
     }
 
+    /// Its pauses, if it has any.
+    pub(crate) fn pfc(&self) -> Option<Pfc> {
+        match self {
+            Self::Red { pfc, .. } => *pfc,
+            _ => None,
+        }
+    }
+
     /// An empty port; `place` makes its coins its own.
     pub(crate) fn build(&self, seed: u64, place: u64) -> Box<dyn Discipline> {
         match *self {
@@ -150,6 +183,10 @@ impl Rule {
                 Box::new(Ndp::new(packets, heads, seed, place).marking(mark))
             }
             Self::Selective { limit, drop_at } => Box::new(Selective::new(limit, drop_at)),
+            Self::Red { limit, marks, pfc } => {
+                let limit = if pfc.is_some() { u64::MAX } else { limit };
+                Box::new(Red::new(limit, marks, seed, place))
+            }
             Self::Ladder(rungs) => Box::new(Ladder::new(rungs)),
         }
     }

@@ -74,6 +74,8 @@ pub(crate) struct Domain {
     coins: Vec<Random>,
     /// By host, what its switch calls the port.
     ingress: Vec<u16>,
+    /// By host, the place of the port there, where PFC counts by ports.
+    places: Vec<u16>,
     switches: Vec<Switch>,
     /// Ports that have something to send.
     asked: Vec<u32>,
@@ -104,6 +106,7 @@ impl Domain {
                 hosts: Vec::new(),
                 coins: Vec::new(),
                 ingress: Vec::new(),
+                places: Vec::new(),
                 asked: Vec::new(),
                 switches: Vec::new(),
                 waiting: BTreeMap::new(),
@@ -129,6 +132,7 @@ impl Domain {
             domain.hosts.push(Host::new(number, Line::new(link.rate_bps, link.delay_ns), senders, receivers));
             domain.coins.push(Random::new(network.seed, u64::from(number)));
             domain.ingress.push(network.ingress(at, switch));
+            domain.places.push(network.place_of_port(at, switch));
         }
         for ((number, place), ports) in (0_u32..).zip(&network.switches).zip(network.topology.ports()) {
             made[place.domain as usize].switches.push(Switch::new(network, number, &ports));
@@ -199,6 +203,7 @@ impl Domain {
 
     fn handle(&mut self, event: Event) {
         match event {
+            Event::Arrival { node, packet } if packet.kind == Kind::Pause => self.hold(node, &packet),
             Event::Arrival { node: Node::Host(host), packet } => {
                 self.totals.hops += 1;
                 self.at_host(host, |host, around| host.handle_packet(around, &packet));
@@ -237,6 +242,7 @@ impl Domain {
             let line = &self.hosts[index].line;
             let (up, loss, peer) = (line.up, line.loss, self.network.routes.attached(number));
             if up && !(loss > 0.0 && self.coins[index].unit() < loss) {
+                let packet = Packet { ingress: self.places[index], ..packet };
                 self.leave(at_ns, Node::Switch(peer), self.ingress[index], packet);
             } else {
                 self.totals.lost += u64::from(packet.kind == Kind::Data);
@@ -280,6 +286,18 @@ impl Domain {
         self.asked = asked;
     }
 
+    /// The other end of a link wants a priority held, or lets it go on.
+    fn hold(&mut self, node: Node, frame: &Packet) {
+        match node {
+            Node::Host(host) => self.at_host(host, |host, around| host.hold(around.now_ns, frame)),
+            Node::Switch(switch) => {
+                let index = self.network.switches[switch as usize].index as usize;
+                self.switches[index].hold(self.now_ns, frame);
+                self.serve(switch, index, frame.ingress.into());
+            }
+        }
+    }
+
     /// Puts a port's next frame on its line, if that is free.
     fn serve(&mut self, number: u32, index: usize, port: u32) {
         match self.switches[index].send(self.now_ns, &self.network, port, &mut self.spares) {
@@ -289,6 +307,10 @@ impl Domain {
         }
         if let Some(at_ns) = self.switches[index].wake(self.now_ns, port) {
             self.calendar.push(at_ns, Event::PortFree { switch: number, port });
+        }
+        // What left may have made room elsewhere.
+        if let Some(port) = self.switches[index].asked() {
+            self.serve(number, index, port);
         }
     }
 
@@ -301,11 +323,20 @@ impl Domain {
                 continue;
             }
             match end {
-                Node::Host(_) => {
+                Node::Host(host) => {
                     let line = &mut self.hosts[index].line;
                     (line.up, line.loss) = (change.up, change.loss);
+                    if self.network.rule.pfc().is_some() {
+                        self.at_host(host, |host, around| host.forget_holds(around.now_ns));
+                    }
                 }
-                Node::Switch(_) => self.switches[index].change(change.link, change.up, change.loss),
+                Node::Switch(switch) => {
+                    let changed =
+                        self.switches[index].change(self.now_ns, change.link, change.up, change.loss);
+                    if let Some(port) = changed {
+                        self.serve(switch, index, port);
+                    }
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use super::domain::{Event, Side};
 use super::line::Line;
 use super::network::{Network, Totals};
 use super::packet::{HEAD, Kind, Packet};
+use super::pfc::Hold;
 use super::transport::{Receiver, Sender};
 use super::workload::Begin;
 use std::collections::{BTreeMap, VecDeque};
@@ -76,6 +77,8 @@ pub(crate) struct Host {
     senders: Vec<End<dyn Sender>>,
     receivers: Vec<End<dyn Receiver>>,
     puller: Puller,
+    /// Priorities that the switch wants held.
+    hold: Hold,
     /// Flows of which something has arrived, and not yet what is wanted.
     arriving: u32,
 }
@@ -92,6 +95,7 @@ impl Host {
             senders: (0..senders).map(|_| End::Before).collect(),
             receivers: (0..receivers).map(|_| End::Before).collect(),
             puller: Puller { turns: VecDeque::new(), waiting: Vec::new(), spacing, armed: false },
+            hold: Hold::default(),
             arriving: 0,
         }
     }
@@ -275,6 +279,16 @@ impl Host {
         self.pull(around);
     }
 
+    /// A pause frame has come. Control packets are never held.
+    pub(crate) fn hold(&mut self, now_ns: u64, frame: &Packet) {
+        self.hold.set(now_ns, frame.class, frame.echo);
+    }
+
+    /// The card's link has changed.
+    pub(crate) fn forget_holds(&mut self, now_ns: u64) {
+        self.hold.clear(now_ns);
+    }
+
     /// The card's wake-up.
     pub(crate) fn handle_free(&mut self) {
         self.armed = false;
@@ -302,7 +316,11 @@ impl Host {
     /// The next flow's packet: flows take turns, or the one that has the least left goes first.
     fn next_data(&mut self, around: &mut Around<'_>) -> Option<Packet> {
         while !self.ready.is_empty() {
-            let first = if around.network.transport.shortest_first() { self.shortest() } else { 0 };
+            let first = match () {
+                () if self.hold.holds_any() => self.ready.iter().position(|at| !self.is_held(*at))?,
+                () if around.network.transport.shortest_first() => self.shortest(),
+                () => 0,
+            };
             let at = self.ready.remove(first)?;
             let End::Open(slot) = &mut self.senders[at as usize] else { continue };
             slot.queued = false;
@@ -315,6 +333,10 @@ impl Host {
         None
     }
 
+    fn is_held(&self, at: u32) -> bool {
+        matches!(&self.senders[at as usize], End::Open(slot) if self.hold.holds(slot.end.class()))
+    }
+
     fn shortest(&self) -> usize {
         let left = |at: &u32| match &self.senders[*at as usize] {
             End::Open(slot) => slot.end.left(),
@@ -325,6 +347,7 @@ impl Host {
 
     /// Counts what flows that are not over have sent.
     pub(crate) fn count_open(&self, totals: &mut Totals) {
+        totals.switches.paused_ns += self.hold.total_ns;
         for end in &self.senders {
             if let End::Open(slot) = end {
                 let sent = slot.end.sent();

@@ -63,6 +63,8 @@ pub(crate) struct Network {
     pub(crate) lookahead_ns: u64,
     pub(crate) transport: Transport,
     pub(crate) rule: Rule,
+    /// Where PFC counts by ports, of every link: the place of its port at each end.
+    places: Vec<[u16; 2]>,
     pub(crate) programs: Option<Programs>,
     pub(crate) seed: u64,
     pub(crate) changes: Vec<LinkChange>,
@@ -95,6 +97,7 @@ impl Network {
                 payload,
                 base_rtt_ns: routes.one_way_ns(source, destination, whole)
                     + routes.one_way_ns(destination, source, super::packet::CONTROL),
+                hops: routes.hops(source, destination),
                 rate_bps: routes.card_bps(source).min(routes.card_bps(destination)),
                 hosts: topology.hosts,
                 foreground: demand.foreground,
@@ -130,6 +133,7 @@ impl Network {
             lookahead_ns,
             transport: setup.transport.clone(),
             rule: setup.rule,
+            places: setup.rule.pfc().map_or_else(Vec::new, |_| topology.places()),
             programs: setup.programs.clone(),
             seed,
             changes: setup.changes.clone(),
@@ -149,6 +153,12 @@ impl Network {
         let Some(program) = programs.of(switch) else { return 0 };
         let place = self.topology.links_of(switch).iter().position(|&other| other == link);
         place.and_then(|place| program.ports.get(place)).copied().unwrap_or(0)
+    }
+
+    /// The place of the port at a node's end of a link, where PFC counts by ports.
+    pub(crate) fn place_of_port(&self, link: usize, node: Node) -> u16 {
+        let Some(places) = self.places.get(link) else { return 0 };
+        places[usize::from(self.topology.links[link].ends[1] == node)]
     }
 
     /// Whether a node looks at heads.

@@ -30,6 +30,10 @@ pub enum Kind {
     Status,
     /// The receiver has the flow.
     Final,
+    /// Packets of the flow were marked (DCQCN's congestion notification).
+    Cnp,
+    /// Of a link and not of a flow: the other end holds a priority, or goes on (PFC).
+    Pause,
 }
 
 /// RFC 3168's code points.
@@ -92,12 +96,14 @@ pub struct Packet {
     pub class: u8,
     /// Marks.
     pub ecn: Ecn,
-    /// In answers: whether the packet that is answered was marked.
+    /// In answers: whether the packet that is answered was marked; in pause frames: whether to hold.
     pub echo: bool,
     /// Whether it may be cut.
     pub trimming: Trimming,
     /// In what a host sends to a flow's source: flows that are arriving at it; 0 elsewhere.
     pub senders: u16,
+    /// The port at which the switch that it goes to gets it, by the port's place, where PFC counts by ports; 0 elsewhere.
+    pub(crate) ingress: u16,
     /// When it left its sender, ns; in answers, when the packet did that is answered.
     pub sent_ns: u64,
     /// What arrived, where one answer tells it of several packets. A box of a list is half as long here, and most packets have none.
@@ -124,6 +130,7 @@ impl Packet {
             echo: false,
             trimming: Trimming::Plain,
             senders: 0,
+            ingress: 0,
             sent_ns: 0,
             reports: None,
             head: None,
@@ -146,10 +153,16 @@ impl Packet {
             echo: self.ecn == Ecn::Ce,
             trimming: Trimming::Plain,
             senders: 0,
+            ingress: 0,
             sent_ns: self.sent_ns,
             reports: None,
             head: None,
         }
+    }
+
+    /// A PFC frame for the other end of a link: it holds a priority, or goes on.
+    pub(crate) fn pause(class: u8, hold: bool) -> Self {
+        Self { kind: Kind::Pause, class, echo: hold, ecn: Ecn::NotEct, ..Self::data(0, 0, CONTROL) }
     }
 
     /// What a switch sends back when it has no room for the header either.

@@ -46,6 +46,12 @@ pub struct RunReport {
     pub timeouts: u64,
     /// Error of the gradients by the codec's closed form, NMSE = λ − 1 (docs/reference/wire-format.md), over all flows; 0 where everything arrived.
     pub nmse: f64,
+    /// Pauses that switches asked for (PFC).
+    #[serde(default)]
+    pub pauses: u64,
+    /// Time that priorities of ports and cards were held by pauses that are over, summed over all.
+    #[serde(default)]
+    pub paused_s: f64,
     /// Most bytes that waited at a port.
     pub queue_max_bytes: u64,
     /// What was trained, where something was; the rest is of all its steps together.
@@ -115,6 +121,8 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         marked_share: share(outcome.switches.marked),
         timeouts: outcome.timeouts,
         nmse: if bytes > 0.0 { error / bytes } else { 0.0 },
+        pauses: outcome.switches.pauses,
+        paused_s: seconds(outcome.switches.paused_ns),
         queue_max_bytes: outcome.switches.most_bytes,
         training: None,
     }

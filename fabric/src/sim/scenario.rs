@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scenario files: one network, one workload, several runs that differ in what they say.
 
+mod dcqcn;
 mod figure;
 mod file;
 mod locate;
@@ -18,7 +19,7 @@ use super::packet::HEAD;
 use super::program::Programs;
 use super::run::Setup;
 use super::topology::{Shape, Topology};
-use super::transport::{Delivery, MltConfig, Transport, TrimwireConfig};
+use super::transport::{Delivery, MltConfig, SwiftConfig, Transport, TrimwireConfig};
 use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
     permutation, ring,
@@ -75,7 +76,8 @@ fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<P
     };
     let demands = demands(words, training.as_ref(), &topology, rate_bps, compression, seed, files)?;
     let frame = u64::from(payload + HEAD);
-    let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame);
+    let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame)?;
+    dcqcn::check(&rule, &topology)?;
     let name = run.topology.as_ref().unwrap_or(&file.topology).fabric.as_deref();
     let programs = programs(run, name, &topology, rule, payload, files)?;
     let changes = changes(file, &topology)?;
@@ -342,6 +344,12 @@ fn transport(
     if let Some(words) = &words.mlt {
         made.push(Transport::Mlt(mlt(words)?));
     }
+    if let Some(words) = &words.dcqcn {
+        made.push(Transport::Dcqcn(dcqcn::transport(words)?));
+    }
+    if let Some(words) = &words.swift {
+        made.push(Transport::Swift(swift(words)?));
+    }
     if let Some(words) = &words.trimwire {
         let senders = workload.incast.as_ref().map_or(topology.hosts - 1, |cast| cast.senders);
         let start_bps = match (words.start, words.start_fair) {
@@ -383,7 +391,7 @@ fn transport(
         1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),
         _ => wrong(
             &["transport"],
-            "transport: give one of dctcp, pias, pfabric, ndp, nscc, mlt, trimwire".into(),
+            "transport: give one of dctcp, pias, pfabric, ndp, nscc, mlt, dcqcn, swift, trimwire".into(),
         ),
     }
 }
@@ -409,6 +417,38 @@ fn mlt(words: &file::MltWords) -> Result<MltConfig, Wrong> {
     })
 }
 
+fn swift(words: &file::SwiftWords) -> Result<SwiftConfig, Wrong> {
+    let usual = SwiftConfig::default();
+    let config = SwiftConfig {
+        increase: words.increase.unwrap_or(usual.increase),
+        beta: words.beta.unwrap_or(usual.beta),
+        max_decrease: words.max_decrease.unwrap_or(usual.max_decrease),
+        base_target_ns: words.base_target.map_or(usual.base_target_ns, |time| time.0),
+        hop_ns: words.hop.map_or(usual.hop_ns, |time| time.0),
+        scaling_ns: words.scaling.map_or(usual.scaling_ns, |time| time.0),
+        initial_window: words.initial_window.unwrap_or(usual.initial_window),
+        max_window: words.max_window.unwrap_or(usual.max_window),
+        rto_min_ns: words.rto_min.map_or(usual.rto_min_ns, |time| time.0),
+        ..usual
+    };
+    let at = |key: &'static str, value: f64, valid: &str| {
+        wrong(&["transport", "swift", key], format!("{key}: {value}; valid are {valid}"))
+    };
+    match config {
+        SwiftConfig { increase, .. } if !(increase > 0.0 && increase <= 1_000.0) => {
+            at("increase", increase, "above 0 to 1000 packets")
+        }
+        SwiftConfig { beta, .. } if !(beta > 0.0 && beta <= 1.0) => at("beta", beta, "above 0 to 1"),
+        SwiftConfig { max_decrease, .. } if !(max_decrease > 0.0 && max_decrease < 1.0) => {
+            at("max_decrease", max_decrease, "above 0 to below 1")
+        }
+        SwiftConfig { max_window, .. } if !(1.0..=1e6).contains(&max_window) => {
+            at("max_window", max_window, "1 to 1000000 packets")
+        }
+        config => Ok(config),
+    }
+}
+
 /// The switch that a transport was made for, with what the scenario says of it.
 fn rule(
     words: Option<&SwitchWords>,
@@ -416,13 +456,21 @@ fn rule(
     rate_bps: u64,
     payload: u32,
     frame: u64,
-) -> Rule {
+) -> Result<Rule, Wrong> {
     let nothing = SwitchWords::default();
     let words = words.unwrap_or(&nothing);
     let limit = words.buffer.map_or(512 << 10, |bytes| bytes.0);
     let mark_at = Some(words.mark_at.map_or(65 * frame, |bytes| bytes.0));
-    match () {
+    if let Some(transport) = &transport.dcqcn {
+        return dcqcn::rule(words, transport, limit, frame);
+    }
+    if words.has_dcqcn() {
+        let reason = "switch: k_min, k_max, p_max, pfc and lossy are valid with transport dcqcn";
+        return wrong(&["switch"], reason.into());
+    }
+    Ok(match () {
         () if transport.dctcp.is_some() => Rule::DropTail { limit, mark_at },
+        () if transport.swift.is_some() => Rule::DropTail { limit, mark_at: None },
         () if transport.pias.is_some() => Rule::Priority { limit, mark_at },
         () if transport.pfabric.is_some() => Rule::PFabric { limit },
         () if transport.ndp.is_some() => {
@@ -464,7 +512,7 @@ fn rule(
             }
             Rule::Ladder(rungs)
         }
-    }
+    })
 }
 
 /// Switches that run the P4 program instead of the rule that stands for it. `fabric` is the file that the topology is from.

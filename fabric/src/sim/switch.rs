@@ -6,12 +6,14 @@
 //!  program  packet, head ─► P4 ingress ────► traffic manager ─► P4 egress ─► line
 //! ```
 
-use super::discipline::{Counts, Discipline};
+use super::discipline::{Counts, Discipline, PRIORITIES};
 use super::line::Line;
 use super::network::Network;
 use super::packet::{Ecn, Kind, Packet, Trimming};
+use super::pfc::{Admitted, Hold, Ingress, is_lossless};
 use super::random::{Random, mix};
 use super::topology::{Link, Node, Routes};
+use std::collections::VecDeque;
 use trimwire_switch::PortConfig;
 use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata, Spares};
 use trimwire_switch::traffic::TrafficManager;
@@ -41,6 +43,11 @@ struct Port {
     peer: Node,
     /// What the switch at the other end calls its port, where it runs the program.
     ingress: u16,
+    /// Its place among the ports of the switch at the other end, where PFC counts by ports.
+    place_there: u16,
+    /// Pause frames, which go before all others.
+    pauses: VecDeque<Packet>,
+    hold: Hold,
     queues: Queues,
     counts: Counts,
     armed: bool,
@@ -76,6 +83,11 @@ pub(crate) struct Switch {
     way: Way,
     /// Of packets that came to no port, with a program: all that came, and those that it dropped.
     counts: Counts,
+    /// With PFC: what ports have taken in, and how long a pause takes to be obeyed.
+    ingress: Option<Ingress>,
+    response_ns: u64,
+    /// A port that has a pause frame to send.
+    asked: Option<u32>,
 }
 
 /// What a port does when it is asked.
@@ -101,6 +113,9 @@ impl Switch {
                 line: Line::new(ends.rate_bps, ends.delay_ns),
                 peer,
                 ingress: network.ingress(link, peer),
+                place_there: network.place_of_port(link, peer),
+                pauses: VecDeque::new(),
+                hold: Hold::default(),
                 queues: match program {
                     None => Queues::Plain(network.rule.build(network.seed, place)),
                     Some(_) => Queues::Program(Box::new(TrafficManager::new(line))),
@@ -126,7 +141,18 @@ impl Switch {
                 out: Vec::new(),
             }))
         });
-        Self { number, ports: (0..).zip(links).map(port).collect(), down: 0, way, counts: Counts::default() }
+        let pfc = network.rule.pfc().filter(|_| program.is_none());
+        let ends = links.iter().map(|(_, ends, _)| (ends.rate_bps, ends.delay_ns));
+        Self {
+            number,
+            ports: (0..).zip(links).map(port).collect(),
+            down: 0,
+            way,
+            counts: Counts::default(),
+            ingress: pfc.map(|pfc| Ingress::new(pfc, ends)),
+            response_ns: pfc.map_or(0, |pfc| pfc.response_ns),
+            asked: None,
+        }
     }
 
     /// Takes a packet in; adds the ports that have something to send to `ports`. Gives whether there was a way.
@@ -158,8 +184,11 @@ impl Switch {
         let Some(&port) = chosen else { return false };
         // What happens here no head tells of: the next program gets another one.
         packet.head = None;
+        self.ports[port as usize].counts.offered += u64::from(packet.kind == Kind::Data);
+        if !self.admit(port, &packet, ports) {
+            return true;
+        }
         let at = &mut self.ports[port as usize];
-        at.counts.offered += u64::from(packet.kind == Kind::Data);
         if let Queues::Plain(queues) = &mut at.queues {
             let before = queues.bytes();
             queues.enqueue(now_ns, packet, &mut at.counts);
@@ -173,6 +202,48 @@ impl Switch {
             }
         }
         true
+    }
+
+    /// Counts a packet where it came in, if there is PFC; whether there was room for it.
+    fn admit(&mut self, port: u32, packet: &Packet, ports: &mut Vec<u32>) -> bool {
+        let Some(ingress) = self.ingress.as_mut().filter(|_| is_lossless(packet.class)) else { return true };
+        match ingress.admit(packet.ingress, packet.class, packet.length) {
+            Admitted::Taken => {}
+            Admitted::Pause => {
+                let from = &mut self.ports[usize::from(packet.ingress)];
+                from.counts.pauses += 1;
+                from.pauses.push_back(Packet::pause(packet.class, true));
+                ports.push(packet.ingress.into());
+            }
+            Admitted::Dropped => {
+                self.ports[port as usize].counts.drop(packet);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A packet that was counted leaves.
+    fn release(&mut self, packet: &Packet) {
+        let Some(ingress) = self.ingress.as_mut().filter(|_| is_lossless(packet.class)) else { return };
+        if ingress.release(packet.ingress, packet.class, packet.length) {
+            self.ports[usize::from(packet.ingress)].pauses.push_back(Packet::pause(packet.class, false));
+            self.asked = Some(packet.ingress.into());
+        }
+    }
+
+    /// A pause frame has come at a port, to hold a priority or to let it go on.
+    pub(crate) fn hold(&mut self, now_ns: u64, frame: &Packet) {
+        let Some(at) = self.ports.get_mut(usize::from(frame.ingress)) else { return };
+        at.hold.set(now_ns, frame.class, frame.echo);
+        if let Queues::Plain(queues) = &mut at.queues {
+            queues.hold(frame.class, frame.echo);
+        }
+    }
+
+    /// A port that has a pause frame to send since it was asked last.
+    pub(crate) fn asked(&mut self) -> Option<u32> {
+        self.asked.take()
     }
 
     /// Has the program look at a packet.
@@ -221,8 +292,13 @@ impl Switch {
                 if at.line.free_at_ns > now_ns {
                     return Sent::Nothing;
                 }
+                if let Some(frame) = at.pauses.pop_front() {
+                    return self.send_pause(now_ns, port, frame);
+                }
                 let Some(packet) = queues.dequeue() else { return Sent::Nothing };
-                (at.line.transmit(now_ns, packet.length), packet)
+                let arrives_ns = at.line.transmit(now_ns, packet.length);
+                self.release(&packet);
+                (arrives_ns, packet)
             }
             Queues::Program(_) => match self.leave(now_ns, network, port, spares) {
                 Some((end_ns, packet)) => (end_ns + self.ports[port as usize].line.delay_ns, packet),
@@ -233,7 +309,16 @@ impl Switch {
         if !at.line.up || (at.line.loss > 0.0 && at.coin.unit() < at.line.loss) {
             return Sent::Lost(packet);
         }
-        Sent::Away(arrives_ns, at.peer, at.ingress, packet)
+        Sent::Away(arrives_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..packet })
+    }
+
+    fn send_pause(&mut self, now_ns: u64, port: u32, frame: Packet) -> Sent {
+        let at = &mut self.ports[port as usize];
+        let obeyed_ns = at.line.transmit(now_ns, frame.length) + self.response_ns;
+        if !at.line.up {
+            return Sent::Lost(frame);
+        }
+        Sent::Away(obeyed_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..frame })
     }
 
     /// The frame that a port's traffic manager serves, through the program's egress, and when its last bit leaves.
@@ -286,7 +371,9 @@ impl Switch {
     pub(crate) fn wake(&mut self, now_ns: u64, port: u32) -> Option<u64> {
         let at = &mut self.ports[port as usize];
         let wake = match &at.queues {
-            Queues::Plain(queues) => (queues.bytes() > 0).then_some(at.line.free_at_ns),
+            Queues::Plain(queues) => {
+                (queues.is_ready() || !at.pauses.is_empty()).then_some(at.line.free_at_ns)
+            }
             Queues::Program(queues) => queues.next_service(),
         };
         let wake = wake.filter(|_| !at.armed)?;
@@ -299,18 +386,29 @@ impl Switch {
         self.ports[port as usize].armed = false;
     }
 
-    /// A link goes down, comes up, or loses frames.
-    pub(crate) fn change(&mut self, link: usize, up: bool, loss: f64) {
+    /// A link goes down, comes up, or loses frames. With PFC the port that is to be asked then: its pauses are forgotten.
+    pub(crate) fn change(&mut self, now_ns: u64, link: usize, up: bool, loss: f64) -> Option<u32> {
+        let mut asked = None;
         for (place, port) in self.ports.iter_mut().enumerate() {
             if port.link != link {
                 continue;
             }
             (port.line.up, port.line.loss) = (up, loss);
+            if let Some(ingress) = &mut self.ingress {
+                ingress.forget(place);
+                port.pauses.clear();
+                port.hold.clear(now_ns);
+                if let Queues::Plain(queues) = &mut port.queues {
+                    (0..u8::MAX).take(PRIORITIES).for_each(|class| queues.hold(class, false));
+                }
+                asked = Some(place as u32);
+            }
             if let Way::Program(engine) = &mut self.way {
                 engine.pipeline.control().set_port_up(engine.numbers[place], up);
             }
         }
         self.down = self.ports.iter().filter(|port| !port.line.up).count() as u32;
+        asked
     }
 
     /// What happened at all ports.
@@ -318,6 +416,7 @@ impl Switch {
         let mut counts = self.counts;
         for port in &self.ports {
             counts.add(&port.counts);
+            counts.paused_ns += port.hold.total_ns;
             if let Queues::Plain(queues) = &port.queues {
                 counts.marked += queues.marked_leaving();
             }

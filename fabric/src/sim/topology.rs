@@ -52,6 +52,20 @@ impl Topology {
             .collect()
     }
 
+    /// Of every link: the place of its port at each end, where that is a switch.
+    pub(crate) fn places(&self) -> Vec<[u16; 2]> {
+        let mut next = vec![0_u16; self.switches as usize];
+        let mut place = |end: Node| match end {
+            Node::Host(_) => 0,
+            Node::Switch(switch) => {
+                let next = &mut next[switch as usize];
+                *next = next.saturating_add(1);
+                *next - 1
+            }
+        };
+        self.links.iter().map(|link| link.ends.map(&mut place)).collect()
+    }
+
     /// The links of every switch in the order of its ports: place, link, what is at the other end.
     pub(crate) fn ports(&self) -> Vec<Vec<(usize, Link, Node)>> {
         let mut ports = vec![Vec::new(); self.switches as usize];

@@ -5,17 +5,21 @@
 //! `poll_transmit`. Connections are open when a flow begins, and its sender knows the round trip of an idle path, as a handshake's packets would have told it.
 
 mod board;
+mod dcqcn;
 mod dctcp;
 mod mlt;
 mod ndp;
 mod nscc;
 mod pfabric;
 mod planes;
+mod swift;
 mod trimwire;
 
 use super::packet::{HEAD, Packet};
+pub use dcqcn::DcqcnConfig;
 pub use mlt::MltConfig;
 use std::collections::VecDeque;
+pub use swift::SwiftConfig;
 pub use trimwire::Peers;
 use trimwire_agent::rate::RateConfig;
 
@@ -31,6 +35,8 @@ pub(crate) struct Flow {
     pub(crate) payload: u32,
     /// Round trip of a whole packet and its answer on an idle path.
     pub(crate) base_rtt_ns: u64,
+    /// Switches on the way.
+    pub(crate) hops: u32,
     /// Slower of the two hosts' links.
     pub(crate) rate_bps: u64,
     /// Hosts of the network.
@@ -95,6 +101,10 @@ pub(crate) trait Sender: std::fmt::Debug + Send {
     fn is_done(&self) -> bool;
     /// Totals.
     fn sent(&self) -> Sent;
+    /// The queue of its next packet, for cards that hold some.
+    fn class(&self) -> u8 {
+        0
+    }
     /// Packets that the receiver does not have, for cards that serve the shortest flow first.
     fn left(&self) -> u32;
 }
@@ -148,6 +158,10 @@ pub enum Transport {
     Nscc(NsccConfig),
     /// MLT.
     Mlt(MltConfig),
+    /// DCQCN.
+    Dcqcn(DcqcnConfig),
+    /// Swift.
+    Swift(SwiftConfig),
     /// Ours.
     Trimwire(TrimwireConfig),
     /// Ours, of ranks that know of each other what the runs before this one have told.
@@ -253,6 +267,8 @@ impl Transport {
             Self::Ndp(config) => Box::new(ndp::NdpSender::new(flow, *config)),
             Self::Nscc(config) => Box::new(nscc::NsccSender::new(flow, *config)),
             Self::Mlt(config) => Box::new(mlt::MltSender::new(flow, *config)),
+            Self::Dcqcn(config) => Box::new(dcqcn::DcqcnSender::new(flow, *config)),
+            Self::Swift(config) => Box::new(swift::SwiftSender::new(flow, *config)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, None)),
             Self::Ranks(config, peers) => {
                 Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, Some(peers)))
@@ -263,10 +279,11 @@ impl Transport {
     pub(crate) fn receiver(&self, flow: Flow) -> Box<dyn Receiver> {
         match self {
             Self::Dctcp(_) => Box::new(dctcp::DctcpReceiver::new(&flow)),
-            Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow)),
+            Self::PFabric(_) | Self::Swift(_) => Box::new(board::EachReceiver::new(&flow)),
             Self::Ndp(config) => Box::new(ndp::NdpReceiver::new(&flow, config)),
             Self::Nscc(_) => Box::new(nscc::NsccReceiver::new(&flow)),
             Self::Mlt(config) => Box::new(mlt::MltReceiver::new(&flow, config)),
+            Self::Dcqcn(config) => Box::new(dcqcn::DcqcnReceiver::new(&flow, config)),
             Self::Trimwire(config) | Self::Ranks(config, _) => {
                 Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery))
             }

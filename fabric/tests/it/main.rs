@@ -4,8 +4,10 @@
 mod algorithms;
 mod beside_bursts;
 mod cluster;
+mod dcqcn;
 mod fabric_program;
 mod ladder;
 mod ranks;
 mod sim;
+mod swift;
 mod transfers;

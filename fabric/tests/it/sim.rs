@@ -3,12 +3,14 @@
 
 use trimwire_agent::rate::{DctcpConfig as LawConfig, RateConfig};
 use trimwire_fabric::sim::LinkChange;
-use trimwire_fabric::sim::discipline::{Rule, Rungs};
+use trimwire_fabric::sim::discipline::{Marks, Rule, Rungs};
 use trimwire_fabric::sim::packet::HEAD;
+use trimwire_fabric::sim::pfc::Pfc;
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
 use trimwire_fabric::sim::topology::{Node, Shape, Topology};
 use trimwire_fabric::sim::transport::{
-    DctcpConfig, Delivery, MltConfig, NdpConfig, NsccConfig, PFabricConfig, Transport, TrimwireConfig,
+    DcqcnConfig, DctcpConfig, Delivery, MltConfig, NdpConfig, NsccConfig, PFabricConfig, SwiftConfig,
+    Transport, TrimwireConfig,
 };
 use trimwire_fabric::sim::workload::{
     Background, Begin, Demand, Sizes, all_to_all, incast, permutation, ring,
@@ -16,6 +18,7 @@ use trimwire_fabric::sim::workload::{
 
 const GBPS: u64 = 1_000_000_000;
 const PAYLOAD: u32 = 4_032;
+const DCQCN_MARKS: Marks = Marks { k_min: 5_000, k_max: 200_000, p_max: 0.01 };
 
 fn ours(delivery: Delivery, law: RateConfig) -> Transport {
     Transport::Trimwire(TrimwireConfig {
@@ -64,6 +67,21 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
             "mlt, all",
             Transport::Mlt(MltConfig { loss: 0.0, gradient: true, ..MltConfig::default() }),
             Rule::Selective { limit: 512 << 10, drop_at: None },
+        ),
+        (
+            "dcqcn",
+            Transport::Dcqcn(DcqcnConfig::default()),
+            Rule::Red { limit: 512 << 10, marks: DCQCN_MARKS, pfc: Some(Pfc::new(frame)) },
+        ),
+        (
+            "dcqcn without pfc",
+            Transport::Dcqcn(DcqcnConfig { rto_ns: 500_000, ..DcqcnConfig::default() }),
+            Rule::Red { limit: 512 << 10, marks: DCQCN_MARKS, pfc: None },
+        ),
+        (
+            "swift",
+            Transport::Swift(SwiftConfig::default()),
+            Rule::DropTail { limit: 512 << 10, mark_at: None },
         ),
         ("repair cut", ours(Delivery::RepairCut, default_law()), trimming),
         ("repair dropped", ours(Delivery::RepairDropped, default_law()), trimming),
@@ -120,6 +138,7 @@ fn a_flow_alone_takes_its_bits_and_the_paths_delay() {
         // DCTCP's window of ten packets has to grow first; bounded losses and marks have nothing to do.
         let transport = match transport {
             Transport::Dctcp(config) => Transport::Dctcp(DctcpConfig { initial_window: 1_000, ..config }),
+            Transport::Swift(config) => Transport::Swift(SwiftConfig { initial_window: 1_000, ..config }),
             // Who stops early has less to send.
             Transport::Mlt(config) if config.loss > 0.0 => continue,
             other => other,

@@ -13,6 +13,8 @@ const SIMULATOR: &str = env!("TRIMWIRE_SOURCES_SIMULATOR");
 const AGENT: &str = env!("TRIMWIRE_SOURCES_AGENT");
 const PROGRAM: &str = env!("TRIMWIRE_SOURCES_PROGRAM");
 const TRAINING: &str = env!("TRIMWIRE_SOURCES_TRAINING");
+const DCQCN: &str = env!("TRIMWIRE_SOURCES_DCQCN");
+const SWIFT: &str = env!("TRIMWIRE_SOURCES_SWIFT");
 const TABLES: &str = env!("TRIMWIRE_SOURCES_TABLES");
 
 /// Digits of a key: enough to tell a project's figures apart.
@@ -21,10 +23,12 @@ const DIGITS: usize = 16;
 /// Of one run with one seed: sources, what the file says of it, and the files that it names.
 pub(super) fn of_run(scenario: &Scenario, number: usize, seed: u64) -> anyhow::Result<String> {
     let (words, files) = scenario.file.input(number).context("there is no such run")?;
-    let Parts { agent, program, training } = scenario.file.parts(number);
-    let parts = [(true, SIMULATOR), (agent, AGENT), (program, PROGRAM), (training, TRAINING)];
+    let Parts { agent, dcqcn, swift, program, training } = scenario.file.parts(number);
+    let transports = [(agent, AGENT), (dcqcn, DCQCN), (swift, SWIFT)];
+    let parts = [(true, SIMULATOR)].into_iter().chain(transports);
+    let parts = parts.chain([(program, PROGRAM), (training, TRAINING)]);
     let mut hash = Sha256::new();
-    for (_, sources) in parts.into_iter().filter(|(used, _)| *used) {
+    for (_, sources) in parts.filter(|(used, _)| *used) {
         hash.update(sources);
     }
     hash.update(seed.to_le_bytes());

@@ -33,6 +33,10 @@ pub enum Measure {
     Again,
     /// Time-outs of senders.
     Timeouts,
+    /// Pauses that switches asked for (PFC).
+    Pauses,
+    /// Time that priorities of ports and cards were held, summed over all.
+    Paused,
     /// Error by the closed form.
     Nmse,
     /// Time to the accuracy that a training aims at.
@@ -78,6 +82,8 @@ impl Measure {
             Self::Dropped => "dropped",
             Self::Again => "sent again",
             Self::Timeouts => "time-outs",
+            Self::Pauses => "pauses",
+            Self::Paused => "held, ms",
             Self::Nmse => "NMSE",
             Self::ToTarget => "to the target, ms",
             Self::StepP50 => "step p50, ms",
@@ -96,11 +102,12 @@ impl Measure {
             | Self::P999
             | Self::Max
             | Self::Completion
+            | Self::Paused
             | Self::ToTarget
             | Self::StepP50
             | Self::StepP99 => Unit::Time,
             Self::MaxOfIdeal | Self::P50OfIdeal => Unit::Ratio,
-            Self::Timeouts => Unit::Number,
+            Self::Timeouts | Self::Pauses => Unit::Number,
             Self::Trimmed | Self::Dropped | Self::Again | Self::Accuracy => Unit::Share,
             Self::Nmse | Self::SumsNmse => Unit::Error,
         }
@@ -122,6 +129,8 @@ impl Measure {
             Self::Dropped => Some(run.dropped_share),
             Self::Again => Some(run.repaired_share),
             Self::Timeouts => Some(run.timeouts as f64),
+            Self::Pauses => Some(run.pauses as f64),
+            Self::Paused => Some(run.paused_s),
             Self::Nmse => Some(run.nmse),
             Self::ToTarget => trained?.seconds_to_target,
             Self::StepP50 => Some(trained?.step_p50_s),

@@ -70,6 +70,10 @@ pub trait Files {
 pub struct Parts {
     /// The agent's rate algorithms, pacing and estimates.
     pub agent: bool,
+    /// DCQCN and PFC.
+    pub dcqcn: bool,
+    /// Swift.
+    pub swift: bool,
     /// The P4 program and its engine.
     pub program: bool,
     /// A model, its data and the codec.
@@ -395,6 +399,10 @@ pub(super) struct TransportWords {
     pub(super) nscc: Option<NsccWords>,
     /// MLT.
     pub(super) mlt: Option<MltWords>,
+    /// DCQCN of RoCEv2, with PFC.
+    pub(super) dcqcn: Option<DcqcnWords>,
+    /// Swift.
+    pub(super) swift: Option<SwiftWords>,
     /// Trimwire.
     pub(super) trimwire: Option<TrimwireWords>,
 }
@@ -485,6 +493,57 @@ pub(super) struct MltWords {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct DcqcnWords {
+    /// Time between two CNPs of a flow [default: 50us].
+    pub(super) cnp_interval: Option<Duration>,
+    /// Weight of a CNP in α [default: 1/256].
+    pub(super) gain: Option<f64>,
+    /// Time without a CNP after which α falls [default: 55us].
+    pub(super) alpha_timer: Option<Duration>,
+    /// Time between two increases by the timer [default: 55us].
+    pub(super) timer: Option<Duration>,
+    /// Bytes between two increases by the byte counter [default: 10MB].
+    pub(super) byte_counter: Option<Bytes>,
+    /// Increases of fast recovery [default: 5].
+    pub(super) fast_recovery: Option<u32>,
+    /// Step of the additive increase [default: 40Mbps].
+    pub(super) increase: Option<Rate>,
+    /// Step of the hyper increase [default: 200Mbps].
+    pub(super) hyper_increase: Option<Rate>,
+    /// Least rate [default: 10Mbps].
+    pub(super) min_rate: Option<Rate>,
+    /// Retransmission time-out [default: 67.1ms].
+    pub(super) rto: Option<Duration>,
+    /// Give flows PFC's priorities by their layers.
+    #[serde(default)]
+    pub(super) by_layer: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SwiftWords {
+    /// Packets added in a round trip [default: 1].
+    pub(super) increase: Option<f64>,
+    /// How much of the excess delay lowers the window [default: 0.8].
+    pub(super) beta: Option<f64>,
+    /// Share of the window that a decrease takes at most [default: 0.5].
+    pub(super) max_decrease: Option<f64>,
+    /// Base of the target delay [default: 20us].
+    pub(super) base_target: Option<Duration>,
+    /// Target delay of every switch on the way [default: 3us].
+    pub(super) hop: Option<Duration>,
+    /// Target delay added for the smallest windows [default: 100us].
+    pub(super) scaling: Option<Duration>,
+    /// Initial window in packets [default: 10].
+    pub(super) initial_window: Option<u32>,
+    /// Largest window in packets [default: 1000].
+    pub(super) max_window: Option<f64>,
+    /// Least retransmission time-out [default: 1ms].
+    pub(super) rto_min: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct TrimwireWords {
     /// What counts as delivered.
     #[serde(default)]
@@ -563,6 +622,17 @@ pub(super) struct SwitchWords {
     /// Ignore importance.
     #[serde(default)]
     pub(super) blind: bool,
+    /// Queue from which DCQCN's switches mark [default: 5KB].
+    pub(super) k_min: Option<Bytes>,
+    /// Queue from which they mark every packet [default: 200KB].
+    pub(super) k_max: Option<Bytes>,
+    /// Share that they mark just below [default: 0.01].
+    pub(super) p_max: Option<f64>,
+    /// PFC's numbers.
+    pub(super) pfc: Option<PfcWords>,
+    /// DCQCN without PFC: switches drop.
+    #[serde(default)]
+    pub(super) lossy: bool,
     /// Switches that run the P4 program: `all`, or a list of numbers.
     pub(super) p4: Option<P4Words>,
 }
@@ -570,10 +640,32 @@ pub(super) struct SwitchWords {
 impl SwitchWords {
     /// Whether it says anything about thresholds.
     pub(super) fn has_thresholds(&self) -> bool {
-        let Self { buffer, mark_at, drop_at, packets, shallow_at, deep_at, one_level, blind, p4: _ } = self;
+        let Self { buffer, mark_at, drop_at, packets, shallow_at, deep_at, one_level, blind, .. } = self;
         let sizes = [buffer, mark_at, drop_at].into_iter().any(Option::is_some) || packets.is_some();
-        sizes || [shallow_at, deep_at].into_iter().any(Option::is_some) || *one_level || *blind
+        let times = [shallow_at, deep_at].into_iter().any(Option::is_some);
+        sizes || times || *one_level || *blind || self.has_dcqcn()
     }
+
+    /// Whether it says anything that only DCQCN's switches have.
+    pub(super) fn has_dcqcn(&self) -> bool {
+        let Self { k_min, k_max, p_max, pfc, lossy, .. } = self;
+        [k_min, k_max].into_iter().any(Option::is_some) || p_max.is_some() || pfc.is_some() || *lossy
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PfcWords {
+    /// Bytes of a port and priority from which it pauses [default: β's share of what is free].
+    pub(super) xoff: Option<Bytes>,
+    /// β: eighths of the free memory that a port and priority may take [default: 8].
+    pub(super) beta: Option<u64>,
+    /// Bytes below `xoff` at which a pause ends [default: two frames].
+    pub(super) xon_below: Option<Bytes>,
+    /// Bytes for what comes after a pause [default: what the link may hold].
+    pub(super) headroom: Option<Bytes>,
+    /// Time until a pause frame is obeyed [default: 2.02us].
+    pub(super) response: Option<Duration>,
 }
 
 /// Which switches run the P4 program.
@@ -662,6 +754,8 @@ impl File {
         let run = self.runs.get(number);
         Parts {
             agent: run.is_some_and(|run| run.transport.trimwire.is_some()),
+            dcqcn: run.is_some_and(|run| run.transport.dcqcn.is_some()),
+            swift: run.is_some_and(|run| run.transport.swift.is_some()),
             program: run.is_some_and(|run| run.switch.as_ref().is_some_and(|switch| switch.p4.is_some())),
             training: self.training.is_some(),
         }
