@@ -81,6 +81,37 @@ fn the_figures_say_what_happened_to_the_packets() {
     }
 }
 
+/// Half a minute of virtual time and codec: the only test of the demo as `make demo` runs it.
+#[test]
+fn the_readme_shows_what_the_demo_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = trimwire(&["demo", "--json", "out.json"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap()).unwrap();
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let time = |seconds: f64| {
+        if seconds < 1e-3 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.2} ms", seconds * 1e3) }
+    };
+    let share = |share: f64| if share == 0.0 { "0 %".to_owned() } else { format!("{:.2} %", share * 100.0) };
+    for run in runs(&json) {
+        let figure = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name} in {run}"));
+        let expected = [
+            share(figure("final_accuracy")),
+            time(figure("allreduce_p50_s")),
+            time(figure("allreduce_p99_s")),
+            share(figure("trimmed_share")),
+            share(figure("dropped_share")),
+        ];
+        let name = run["name"].as_str().unwrap();
+        let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("README.md has no row of {name}"));
+        // The run's name and the network's description come first.
+        let shown: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).skip(2).collect();
+        assert_eq!(shown, expected, "README.md's row of {name}: `make demo` prints other figures");
+    }
+}
+
 #[test]
 fn consistent_replicas_do_not_drift_apart() {
     let folder = tempfile::tempdir().unwrap();
