@@ -69,6 +69,14 @@ fn hashes(report: &Value) -> Vec<String> {
     rows.iter().map(|row| row["sha256"].as_str().expect("a hash").to_owned()).collect()
 }
 
+/// Of all sizes' packets together.
+fn trimmed_share(report: &Value) -> f64 {
+    let rows = report["rows"].as_array().expect("rows");
+    let of = |row: &Value, name: &str| row[name].as_f64().expect("a number");
+    let packets: f64 = rows.iter().map(|row| of(row, "packets")).sum();
+    rows.iter().map(|row| of(row, "trimmed_share") * of(row, "packets")).sum::<f64>() / packets
+}
+
 /// Packets of Ethernet's length, or loopback would have hardly any to cut.
 const SIZES: &str = "-b 64K -e 256K -n 2 --bitrate 400M --seed 5 --mtu 1500";
 const LOSSY: &str = "--faults drop=0.004,truncate=0.2,duplicate=0.02,reorder=0.05";
@@ -81,8 +89,8 @@ fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {
         let recorded = pair(&format!("{SIZES} {replicas} {LOSSY} --record {run}"));
         for (code, report, stderr) in &recorded {
             assert_eq!(*code, Some(0), "{stderr}");
-            let rows = report["rows"].as_array().expect("rows");
-            assert!(rows.iter().all(|row| row["trimmed_share"].as_f64() > Some(0.05)), "{report}");
+            // A fifth is expected. Of the smaller size's 76 packets chance alone may trim three.
+            assert!(trimmed_share(report) > 0.1, "{report}");
             assert_eq!(report["recorded"]["lost"], 0, "{report}");
             let bytes = report["recorded"]["bytes_per_packet"].as_f64();
             // Every length is another one here: nine bits or so each, and a table of them.
@@ -243,9 +251,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
             assert_eq!(*code, Some(0), "{stderr}");
         }
         let [(_, worker, _), _, (_, server, _)] = &recorded;
-        for row in worker["rows"].as_array().expect("rows") {
-            assert!(row["trimmed_share"].as_f64() > Some(0.05), "{worker}");
-        }
+        assert!(trimmed_share(worker) > 0.1, "{worker}");
         // Two sizes, one warm-up and two measured of each.
         assert_eq!(server["operations"], 6, "{server}");
         assert!(server["trimmed"].as_u64() > Some(100), "what comes to the server is cut, too: {server}");
