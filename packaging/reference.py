@@ -275,7 +275,7 @@ class Schema:
 
 def scenario_page() -> str:
     """From the structs into which a scenario is read."""
-    text = (SCENARIO / "file.rs").read_text(encoding="utf-8") + (SCENARIO / "figure.rs").read_text(encoding="utf-8")
+    text = "".join((SCENARIO / name).read_text(encoding="utf-8") for name in ("file.rs", "words.rs", "figure.rs"))
     structs = dict(re.findall(r"(?:pub|pub\(super\)) struct (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL))
     enums = dict(re.findall(r"(?:pub|pub\(super\)) enum (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL))
     defaults = dict(re.findall(r"^(?:pub\(super\) )?fn (\w+)\(\) -> \w+ \{\n    ([^\n;]+)\n\}", text, re.MULTILINE))
@@ -303,8 +303,8 @@ def scenario_page() -> str:
         for comment, attributes, name, rust in re.findall(r"((?:^    ///.*\n)*)((?:^    #\[.*\n)*)^    (?:pub(?:\(super\))? )?(\w+): (.+),$", structs[struct], re.MULTILINE):
             about = " ".join(re.findall(r"/// (.*)", comment))
             if not about:
-                sys.exit(f"{SCENARIO / 'file.rs'}: {struct}.{name} has no comment, which would be its line in the reference")
-            named = re.search(r'default = "(\w+)"', attributes)
+                sys.exit(f"{SCENARIO}: {struct}.{name} has no comment, which would be its line in the reference")
+            named = re.search(r'default = "(?:\w+::)*(\w+)"', attributes)
             default = defaults.get(named[1], "") if named else ""
             default = "" if default.startswith("vec!") else default.replace("_", "")
             if "serde(default)" in attributes and rust in ("bool", "f64"):

@@ -7,6 +7,7 @@ mod file;
 mod locate;
 mod quantity;
 mod training;
+mod words;
 
 pub use figure::{Claim, Measure, Unit};
 pub use file::{File, Files, Parts, Programmed, ScenarioError};
@@ -24,12 +25,12 @@ use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
     permutation, ring,
 };
-use file::{
-    AlgorithmWord, DeliveryWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords,
-    WorkloadWords,
-};
+use file::{Run, SizesWord, TopologyWords, WorkloadWords};
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 use trimwire_planner::espresso::Model;
+use words::{
+    AlgorithmWord, DctcpWords, DeliveryWord, MltWords, P4Words, SwiftWords, SwitchWords, TransportWords,
+};
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;
@@ -301,7 +302,7 @@ fn transport(
     workload: &WorkloadWords,
 ) -> Result<Transport, Wrong> {
     let mut made = Vec::new();
-    let dctcp = |words: &file::DctcpWords| {
+    let dctcp = |words: &DctcpWords| {
         let mut config = super::transport::DctcpConfig::default();
         config.initial_window = words.initial_window.unwrap_or(config.initial_window);
         config.rto_min_ns = words.rto_min.map_or(config.rto_min_ns, |time| time.0);
@@ -396,7 +397,7 @@ fn transport(
     }
 }
 
-fn mlt(words: &file::MltWords) -> Result<MltConfig, Wrong> {
+fn mlt(words: &MltWords) -> Result<MltConfig, Wrong> {
     let shares = [("loss", words.loss), ("important", words.important)];
     for (name, share) in shares.into_iter().filter_map(|(name, share)| Some((name, share?))) {
         if !(0.0..=1.0).contains(&share) || (name == "loss" && share >= 1.0) {
@@ -417,7 +418,7 @@ fn mlt(words: &file::MltWords) -> Result<MltConfig, Wrong> {
     })
 }
 
-fn swift(words: &file::SwiftWords) -> Result<SwiftConfig, Wrong> {
+fn swift(words: &SwiftWords) -> Result<SwiftConfig, Wrong> {
     let usual = SwiftConfig::default();
     let config = SwiftConfig {
         increase: words.increase.unwrap_or(usual.increase),

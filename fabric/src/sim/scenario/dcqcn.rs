@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCQCN's words and its switches', checked.
 
-use super::file::{DcqcnWords, PfcWords, SwitchWords};
+use super::words::{DcqcnWords, PfcWords, SwitchWords};
 use super::{Topology, Wrong, wrong};
 use crate::sim::discipline::{Marks, Rule};
 use crate::sim::packet::CONTROL_CLASS;
