@@ -129,12 +129,19 @@ impl Compiler {
         self.build(name, false, detours).map(|(desired, _)| desired)
     }
 
-    /// Of these, what routes consist of: members, groups and entries.
-    pub fn entities_of(&self, name: &str, routes: &SwitchRoutes) -> Result<Desired, CompileError> {
-        self.entities_in(name, routes, self.artifacts.of(name).index())
+    /// Of these, what routes consist of, members, groups and entries: those that a switch which holds the routes `held` has not.
+    pub fn entities_of(
+        &self,
+        name: &str,
+        routes: &SwitchRoutes,
+        held: &SwitchRoutes,
+    ) -> Result<Desired, CompileError> {
+        let mut builder = self.builder(name, self.artifacts.of(name).index(), false)?;
+        builder.routes(routes, held)?;
+        Ok(builder.desired)
     }
 
-    /// The same in the terms of another program.
+    /// All of them in the terms of another program.
     pub(crate) fn entities_in(
         &self,
         name: &str,
@@ -142,7 +149,7 @@ impl Compiler {
         index: &Index,
     ) -> Result<Desired, CompileError> {
         let mut builder = self.builder(name, index, false)?;
-        builder.routes(routes)?;
+        builder.routes(routes, &SwitchRoutes::default())?;
         Ok(builder.desired)
     }
 
@@ -176,7 +183,7 @@ impl Compiler {
         builder.hash_seed()?;
         builder.mark_trimmable()?;
         builder.policy()?;
-        builder.routes(&routes)?;
+        builder.routes(&routes, &SwitchRoutes::default())?;
         let Builder { desired, more, .. } = builder;
         check_capacity(name, &desired, &more, index)?;
         Ok((desired, more))

@@ -93,8 +93,8 @@ impl Shared {
 
     /// From now on routes leave these out, beside the drained ones.
     pub(crate) fn leave_out(&self, out: &BTreeSet<String>) {
-        let avoid = Avoid { switches: self.drained.union(out).cloned().collect(), ports: BTreeSet::new() };
-        let detours = (!avoid.switches.is_empty()).then(|| Arc::new(self.compiler.topology().around(&avoid)));
+        let avoid = Avoid { switches: out.clone(), drained: self.drained.clone(), ..Avoid::default() };
+        let detours = (avoid != Avoid::default()).then(|| Arc::new(self.compiler.topology().around(&avoid)));
         *self.detours.lock().unwrap_or_else(PoisonError::into_inner) = detours;
     }
 

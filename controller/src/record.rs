@@ -9,6 +9,7 @@ mod drained;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -277,7 +278,11 @@ fn unix_time() -> u64 {
 fn who() -> String {
     let user = ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{}@{}", user.as_deref().unwrap_or("unknown"), machine.trim())
+    let uid = || {
+        let own = std::fs::metadata("/proc/self");
+        own.map_or_else(|_| "unknown".to_owned(), |own| format!("uid {}", own.uid()))
+    };
+    format!("{}@{}", user.unwrap_or_else(uid), machine.trim())
 }
 
 /// `2026-11-23 02:05:00 UTC`, for seconds since 1970. Howard Hinnant's `civil_from_days`.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the switches of a fabric that are programs are started, so that they are what its file says: ports, line rates, addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::model::{End, Fabric, Switch, Target};
 use crate::units;
+
+/// BMv2's own port for Thrift. Several of them on one host need one each.
+const FIRST_THRIFT_PORT: u16 = 9090;
 
 /// A command a switch, by the switches' names. Interfaces are named as Mininet's are, SWITCH-ethPORT; switches that are none of
 /// the programs known here get a line that says so.
@@ -18,14 +21,25 @@ pub fn commands(fabric: &Fabric) -> Vec<String> {
             }
         }
     }
+    let grpc = |switch: &Switch| switch.address.rsplit_once(':')?.1.parse::<u16>().ok();
+    let grpc: BTreeSet<u16> = fabric.switches.values().filter_map(grpc).collect();
+    let mut thrift_ports = (FIRST_THRIFT_PORT..=u16::MAX).filter(|port| !grpc.contains(port));
     let none = BTreeMap::new();
     let command = |(name, switch): (&String, &Switch)| {
-        command(name, switch, ports.get(name.as_str()).unwrap_or(&none), fabric.tls.contains_key(name))
+        let thrift_port = if switch.target == Target::Bmv2 { thrift_ports.next() } else { None };
+        let ports = ports.get(name.as_str()).unwrap_or(&none);
+        command(name, switch, ports, thrift_port, fabric.tls.contains_key(name))
     };
     fabric.switches.iter().map(command).collect()
 }
 
-fn command(name: &str, switch: &Switch, ports: &BTreeMap<u16, u64>, tls: bool) -> String {
+fn command(
+    name: &str,
+    switch: &Switch,
+    ports: &BTreeMap<u16, u64>,
+    thrift_port: Option<u16>,
+    tls: bool,
+) -> String {
     let Switch { address, device_id, target, .. } = switch;
     let mut text = match target {
         Target::Trimwire => format!("trimwire-switch --no-p4 --device-id {device_id}"),
@@ -38,6 +52,9 @@ fn command(name: &str, switch: &Switch, ports: &BTreeMap<u16, u64>, tls: bool) -
         }
     };
     // Writing into a string does not fail.
+    if let Some(port) = thrift_port {
+        let _ = write!(text, " --thrift-port {port}");
+    }
     for port in ports.keys() {
         let _ = write!(text, " -i {port}@{name}-eth{port}");
     }
@@ -52,7 +69,7 @@ fn command(name: &str, switch: &Switch, ports: &BTreeMap<u16, u64>, tls: bool) -
         text.push_str(" --priority-queues 8");
     }
     if tls {
-        text.push_str(" # and its certificates: docs/reference/p4runtime.md");
+        text.push_str(" # and its certificates: docs/how-to/secure.md");
     }
     text
 }
@@ -65,4 +82,27 @@ fn rates(ports: &BTreeMap<u16, u64>) -> Vec<String> {
     let others = ports.iter().filter(|(_, rate)| **rate != usual);
     let others = others.map(|(port, rate)| format!("--port-rate {port}={}", units::exact_rate(*rate)));
     std::iter::once(format!("--rate {}", units::exact_rate(usual))).chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_with_tls_has_the_page_beside_its_command_that_says_how() {
+        let switch = Switch {
+            address: "192.0.2.1:9559".to_owned(),
+            device_id: 1,
+            target: Target::Bmv2,
+            pipeline: None,
+        };
+        let line = command("s1", &switch, &BTreeMap::from([(1, 10)]), Some(9091), true);
+        assert_eq!(
+            line,
+            "simple_switch_grpc --no-p4 --device-id 1 --thrift-port 9091 -i 1@s1-eth1 -- --grpc-server-addr 192.0.2.1:9559 \
+             --cpu-port 510 --priority-queues 8 # and its certificates: docs/how-to/secure.md"
+        );
+        let page = include_str!("../../docs/how-to/secure.md");
+        assert!(page.contains("--grpc-server-ssl"), "the page has the options");
+    }
 }

@@ -53,26 +53,32 @@ impl SwitchRoutes {
 /// What routes are to leave out where there is another way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Avoid {
-    /// Switches, with all their links.
+    /// Switches that do not work, with all their links.
     pub switches: BTreeSet<String>,
-    /// Links, by either of their ports.
+    /// Links that do not work, by either of their ports.
     pub ports: BTreeSet<(String, u16)>,
+    /// Switches that work, and that a person has taken out: better than what does not.
+    pub drained: BTreeSet<String>,
 }
 
-/// The links that routes use. Where they lead nowhere, the others are used all the same: a way that may be broken is better than none.
+/// By switch: ports, and the switches behind them.
+type Links = Vec<Vec<(u16, usize)>>;
+
+/// The links that routes use, the best first: without all that is avoided, then with what is drained. A rack that none of them lead to is
+/// sought over all links: a way that may be broken is better than none.
 ///
-/// Nothing loops: who reaches a rack over these links only hands on to switches that do, and who does not goes nearer to it over all
-/// links, until it meets one that does.
+/// Nothing loops: a switch that reaches a rack over some of these links hands on to one that is nearer over the same, or reaches it over
+/// better ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Detours(Vec<Vec<(u16, usize)>>);
+pub struct Detours(Vec<Links>);
 
 /// A fabric's switches by number, in the order of their names.
 #[derive(Debug, Clone)]
 pub struct Topology {
     names: Vec<String>,
     numbers: BTreeMap<String, usize>,
-    /// By switch: ports whose links are up, and the switches behind them.
-    adjacent: Vec<Vec<(u16, usize)>>,
+    /// Those that are up.
+    adjacent: Links,
     neighbours: Vec<BTreeMap<u16, Neighbour>>,
     /// By switch: its hosts with their ports; `None` where the link is down.
     hosts: Vec<Vec<(String, Option<u16>)>>,
@@ -147,17 +153,25 @@ impl Topology {
             let hosts = self.numbers.get(name).and_then(|number| self.hosts.get(*number));
             hosts.is_some_and(|hosts| !hosts.is_empty())
         };
-        if out.iter().any(has_hosts) {
-            return false;
-        }
-        let parts = |avoided: BTreeSet<String>| {
-            parts(&self.around(&Avoid { switches: avoided, ports: BTreeSet::new() }).0)
-        };
+        !out.iter().any(has_hosts) && self.parted(out, drained).is_none()
+    }
+
+    /// Two switches whose hosts reach each other no more without `out`, where routes leave `drained` out already. Hosts of what is left
+    /// out do not count: they keep their only way.
+    pub fn parted(&self, out: &BTreeSet<String>, drained: &BTreeSet<String>) -> Option<(&str, &str)> {
+        let parts =
+            |switches: BTreeSet<String>| parts(&self.without(&Avoid { switches, ..Avoid::default() }));
         let (before, after) = (parts(drained.clone()), parts(drained.union(out).cloned().collect()));
+        let homes = self.names.iter().zip(&self.hosts).zip(before.iter().zip(&after));
+        let homes = homes.filter(|((name, hosts), _)| {
+            !hosts.is_empty() && !out.contains(*name) && !drained.contains(*name)
+        });
         // Parts of the fabric that are one before are one afterwards.
-        let mut becomes: BTreeMap<usize, usize> = BTreeMap::new();
-        let homes = self.hosts.iter().zip(before.iter().zip(&after)).filter(|(hosts, _)| !hosts.is_empty());
-        homes.map(|(_, parts)| parts).all(|(was, is)| becomes.entry(*was).or_insert(*is) == is)
+        let mut becomes: BTreeMap<usize, (usize, &str)> = BTreeMap::new();
+        homes.into_iter().find_map(|((name, _), (was, is))| {
+            let (first, home) = *becomes.entry(*was).or_insert((*is, name));
+            (first != *is).then_some((home, name.as_str()))
+        })
     }
 
     /// How many links a switch is away from the nearest one with a host: 0 for leaves, 1 for spines, 2 for cores; `None` for switches
@@ -175,8 +189,18 @@ impl Topology {
 
     /// The links that are left without some.
     pub fn around(&self, avoid: &Avoid) -> Detours {
+        let broken = Avoid { drained: BTreeSet::new(), ..avoid.clone() };
+        let mut left = vec![self.without(avoid)];
+        if broken != *avoid && broken != Avoid::default() {
+            left.push(self.without(&broken));
+        }
+        Detours(left)
+    }
+
+    fn without(&self, avoid: &Avoid) -> Links {
         let number = |name: &String| self.numbers.get(name).copied();
-        let switches: BTreeSet<usize> = avoid.switches.iter().filter_map(number).collect();
+        let switches: BTreeSet<usize> =
+            avoid.switches.iter().chain(&avoid.drained).filter_map(number).collect();
         let mut ports: BTreeSet<(usize, u16)> = BTreeSet::new();
         for (name, port) in &avoid.ports {
             let Some(near) = number(name) else { continue };
@@ -192,7 +216,7 @@ impl Topology {
             };
             links.iter().filter(stays).copied().collect()
         };
-        Detours(self.adjacent.iter().enumerate().map(|(switch, links)| left((switch, links))).collect())
+        self.adjacent.iter().enumerate().map(|(switch, links)| left((switch, links))).collect()
     }
 
     /// The routes of a switch; none for one that the fabric has not.
@@ -203,17 +227,17 @@ impl Topology {
     /// The same over some links only.
     pub fn routes_around(&self, fabric: &Fabric, switch: &str, detours: Option<&Detours>) -> SwitchRoutes {
         let Some(own) = self.numbers.get(switch).copied() else { return SwitchRoutes::default() };
-        let first = self.ways(own, detours.map_or(&self.adjacent, |detours| &detours.0));
-        let lacks = |block: &Block| block.home != own && !matches!(first.get(block.home), Some(Some(_)));
-        let all =
-            (detours.is_some() && self.blocks.iter().any(lacks)).then(|| self.ways(own, &self.adjacent));
-        let mut routes = Vec::new();
-        for block in &self.blocks {
-            if block.home == own {
-                continue;
+        let mut ways: Vec<Vec<Option<PortSet>>> = Vec::new();
+        for links in detours.into_iter().flat_map(|detours| &detours.0).chain([&self.adjacent]) {
+            ways.push(self.ways(own, links));
+            let has_way = |block: &Block| block.home == own || way(&ways, block.home).is_some();
+            if self.blocks.iter().all(has_way) {
+                break;
             }
-            let way = |ways: &[Option<PortSet>]| ways.get(block.home).copied().flatten();
-            if let Some(ports) = way(&first).or_else(|| way(all.as_deref()?)) {
+        }
+        let mut routes = Vec::new();
+        for block in self.blocks.iter().filter(|block| block.home != own) {
+            if let Some(ports) = way(&ways, block.home) {
                 routes.push((block.prefix, ports, block.home));
             }
         }
@@ -235,7 +259,7 @@ impl Topology {
     }
 
     /// By switch: the ports of `from` on shortest paths to it. Ports are handed on from who is nearer to who is further.
-    fn ways(&self, from: usize, links: &[Vec<(u16, usize)>]) -> Vec<Option<PortSet>> {
+    fn ways(&self, from: usize, links: &Links) -> Vec<Option<PortSet>> {
         let mut ways: Vec<Option<PortSet>> = vec![None; self.names.len()];
         let mut distances = vec![usize::MAX; self.names.len()];
         if let Some(own) = distances.get_mut(from) {
@@ -336,6 +360,11 @@ impl PortSet {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| number * 64 + bit)
         })
     }
+}
+
+/// The ports towards a switch, over the best links that lead to it.
+fn way(ways: &[Vec<Option<PortSet>>], to: usize) -> Option<PortSet> {
+    ways.iter().find_map(|ways| ways.get(to).copied().flatten())
 }
 
 /// Which switches reach each other over these links: each has its part's number.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerate: torchrun --nproc-per-node 2 accelerate_ddp.py"""
+"""Accelerate: TRIMWIRE_LOCAL_SIZE=1 torchrun --nproc-per-node 2 accelerate_ddp.py
+
+On one host as on two: without the variable both ranks are of one host, between which nothing goes through Trimwire.
+"""
 
 import torch
 from accelerate import Accelerator

@@ -10,10 +10,9 @@
 set -euo pipefail
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR
-# The interfaces of the trimming fabric, as NCCL_SOCKET_IFNAME; all that match carry data.
-export TRIMWIRE_SOCKET_IFNAME=${TRIMWIRE_SOCKET_IFNAME:-eth}
-# Where switches trim, the fabric file's mtu.
-export TRIMWIRE_MTU=${TRIMWIRE_MTU:-1500}
+# Slurm passes what is exported here on to all nodes. Set neither, and a rank takes the interface that reaches MASTER_ADDR, and its MTU:
+#   export TRIMWIRE_SOCKET_IFNAME=ens3f      the interfaces of the trimming fabric, as NCCL_SOCKET_IFNAME; all that match carry data
+#   export TRIMWIRE_MTU=1500                 where switches trim, the fabric file's mtu
 exec srun --kill-on-bad-exit=1 torchrun \
   --nnodes "$SLURM_JOB_NUM_NODES" \
   --nproc-per-node "${SLURM_GPUS_ON_NODE:-8}" \

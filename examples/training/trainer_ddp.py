@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers' Trainer: torchrun --nproc-per-node 2 trainer_ddp.py"""
+"""Transformers' Trainer: TRIMWIRE_LOCAL_SIZE=1 torchrun --nproc-per-node 2 trainer_ddp.py
+
+On one host as on two: without the variable both ranks are of one host, between which nothing goes through Trimwire.
+"""
 
 import tempfile
 

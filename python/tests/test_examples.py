@@ -58,13 +58,18 @@ def test_a_checkpoint_goes_on_with_another_number_of_ranks(tmp_path: Path) -> No
 
 
 def test_the_slurm_script_is_a_script_and_starts_torchrun_on_every_node(tmp_path: Path) -> None:
-    stand_ins = {"scontrol": 'printf "one\\ntwo\\n"', "srun": 'echo "$MASTER_ADDR $@"'}
+    stand_ins = {"scontrol": 'printf "one\\ntwo\\n"', "srun": 'echo "$MASTER_ADDR $@"; env | grep ^TRIMWIRE_ >&2; true'}
     for name, body in stand_ins.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "x[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7"}
     ran = subprocess.run(["bash", FOLDER / "slurm.sh", "train.py", "--lr", "1"], capture_output=True, text=True, env=environment, check=True)
     assert ran.stdout.split() == "one --kill-on-bad-exit=1 torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id 7 --rdzv-endpoint one:29500 train.py --lr 1".split()
+    # Names of interfaces and sizes are the cluster's: the script invents none, and passes on those that are set.
+    assert ran.stderr == ""
+    environment["TRIMWIRE_SOCKET_IFNAME"] = "ens3"
+    ran = subprocess.run(["bash", FOLDER / "slurm.sh", "train.py"], capture_output=True, text=True, env=environment, check=True)
+    assert ran.stderr == "TRIMWIRE_SOCKET_IFNAME=ens3\n"
 
 
 def test_the_kubernetes_job_has_what_an_indexed_job_needs() -> None:

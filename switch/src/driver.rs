@@ -409,6 +409,10 @@ impl Driver {
             } else {
                 self.unattached += 1;
                 self.spent.push(frame);
+                // Controllers hear of it, as of a cable that is not there.
+                if self.files.is_none() {
+                    switch.set_link_up(port, false);
+                }
             }
         }
         if now_ns >= self.carrier_at_ns {

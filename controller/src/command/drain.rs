@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `drain` and `undrain`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,9 @@ pub(crate) struct Drain {
     /// Reason to show in metrics and `watch`.
     #[arg(long, value_name = "TEXT", default_value = "by hand")]
     reason: String,
+    /// Drain them even where hosts have no other way to each other, and keep this one.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args)]
@@ -68,8 +71,9 @@ struct Drained {
 impl fmt::Display for Drained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { is_out, switches, neighbours, packets } = self;
-        let word = if *is_out { "is out of routes" } else { "is in routes again" };
-        write!(f, "{} {word} of {neighbours} neighbours", switches.join(", "))?;
+        let be = if switches.len() == 1 { "is" } else { "are" };
+        let word = if *is_out { "out of routes" } else { "in routes again" };
+        write!(f, "{} {be} {word} of {neighbours} neighbours", switches.join(", "))?;
         match packets {
             Some(0) => f.write_str("; no packet leaves it"),
             Some(packets) => {
@@ -82,7 +86,7 @@ impl fmt::Display for Drained {
 
 impl Drain {
     pub(crate) fn run(&self) -> Outcome {
-        self.common.run(Some(&self.reason))
+        self.common.run(Some((&self.reason, self.force)))
     }
 }
 
@@ -93,7 +97,8 @@ impl Undrain {
 }
 
 impl DrainArgs {
-    fn run(&self, reason: Option<&str>) -> Outcome {
+    /// With a reason, and whether it is one beyond dispute, to drain; without, to undrain.
+    fn run(&self, reason: Option<(&str, bool)>) -> Outcome {
         let (fabric, artifacts) = self.file.read()?;
         if let Some(unknown) = self.switches.iter().find(|name| !fabric.switches.contains_key(*name)) {
             let valid: Vec<&str> = fabric.switches.keys().map(String::as_str).collect();
@@ -102,15 +107,18 @@ impl DrainArgs {
         }
         let records = self.state.records(&self.file);
         let mut drained = records.drained().map_err(bad_input)?;
+        let topology = Topology::of(&fabric);
+        if let Some((_, is_forced)) = reason {
+            self.spare(&topology, &drained, is_forced)?;
+        }
         for name in &self.switches {
             match reason {
-                Some(reason) => drop(drained.insert(name.clone(), reason.to_owned())),
+                Some((reason, _)) => drop(drained.insert(name.clone(), reason.to_owned())),
                 None if drained.remove(name).is_none() => say(format_args!("{name} was not drained")),
                 None => {}
             }
         }
         records.set_drained(&drained).map_err(failed)?;
-        let topology = Topology::of(&fabric);
         let mut neighbours = BTreeSet::new();
         for name in &self.switches {
             for neighbour in topology.neighbours(name).into_iter().flatten() {
@@ -139,6 +147,36 @@ impl DrainArgs {
             neighbours: neighbours.len(),
             packets,
         })
+    }
+
+    /// Refuses what would leave hosts without a way: their routes would keep what is drained, and with it what was drained before.
+    fn spare(
+        &self,
+        topology: &Topology,
+        drained: &BTreeMap<String, String>,
+        is_forced: bool,
+    ) -> Result<(), Failure> {
+        let before: BTreeSet<String> = drained.keys().cloned().collect();
+        let out: BTreeSet<String> = self.switches.iter().cloned().collect();
+        let Some((one, other)) = topology.parted(&out, &before) else { return Ok(()) };
+        let names = self.switches.join(", ");
+        let others: Vec<&str> = before.difference(&out).map(String::as_str).collect();
+        let beside = if others.is_empty() {
+            String::new()
+        } else {
+            format!(" while {} {} drained", others.join(", "), if others.len() == 1 { "is" } else { "are" })
+        };
+        if is_forced {
+            say(format_args!(
+                "hosts of {one} and {other} have no way to each other without {names}{beside}: their routes keep what is drained"
+            ));
+            return Ok(());
+        }
+        let error = anyhow!(
+            "hosts of {one} and {other} have no way to each other without {names}{beside}. Nothing was noted; undrain something first, or \
+             --force notes it, and their routes keep what is drained"
+        );
+        Err(Failure { code: FAILED, error })
     }
 
     /// Waits for somebody to write it.

@@ -11,19 +11,21 @@ use crate::topology::SwitchRoutes;
 use crate::units;
 
 impl Builder<'_> {
-    pub(super) fn routes(&mut self, routes: &SwitchRoutes) -> Result<(), EntityError> {
+    /// Those of `routes` that a switch which holds the others' has not.
+    pub(super) fn routes(&mut self, routes: &SwitchRoutes, held: &SwitchRoutes) -> Result<(), EntityError> {
         let (index, switch) = (self.index, self.name);
-        let sets = || routes.prefixes.values().map(|route| &route.ports);
-        let used: BTreeSet<u16> = sets().flatten().copied().collect();
-        for port in used {
-            let Some(neighbour) = routes.neighbours.get(&port) else { continue };
+        let held_ports = used(held);
+        for port in used(routes) {
+            let neighbour = routes.neighbours.get(&port);
+            let has_it = held_ports.contains(&port) && held.neighbours.get(&port) == neighbour;
+            let Some(neighbour) = neighbour.filter(|_| !has_it) else { continue };
             let action = ActionBuilder::new(index, names::FORWARD);
             let action = action.param("port", port).param("dst_mac", neighbour.mac.0);
             let member = entity::member(index, names::ECMP, member_id(port), action)?;
             self.add(member, format!("{switch}:{port} to {}", neighbour.end));
         }
-        let groups = group_ids(sets());
-        for (ports, id) in &groups {
+        let (groups, held_groups) = (group_ids(sets(routes)), group_ids(sets(held)));
+        for (ports, id) in groups.iter().filter(|(ports, id)| held_groups.get(*ports) != Some(*id)) {
             let members = ports.iter().map(|port| (member_id(*port), 1));
             let group = if self.switch.target.watches_ports() {
                 let members = members.zip(ports).map(|((member, weight), port)| (member, weight, *port));
@@ -36,6 +38,10 @@ impl Builder<'_> {
         }
         let mut built = BTreeSet::new();
         for (prefix, route) in &routes.prefixes {
+            let held = held.prefixes.get(prefix).filter(|held| held.ports == route.ports);
+            if held.is_some() && held_groups.get(&route.ports) == groups.get(&route.ports) {
+                continue;
+            }
             let table = if prefix.address().is_ipv4() { names::IPV4_ROUTE } else { names::IPV6_ROUTE };
             if self.counts && !built.insert(table) {
                 *self.more.entry(index.table(table)?.id()).or_default() += 1;
@@ -55,6 +61,15 @@ impl Builder<'_> {
         }
         Ok(())
     }
+}
+
+fn sets(routes: &SwitchRoutes) -> impl Iterator<Item = &BTreeSet<u16>> {
+    routes.prefixes.values().map(|route| &route.ports)
+}
+
+/// Ports that some route leads to.
+fn used(routes: &SwitchRoutes) -> BTreeSet<u16> {
+    sets(routes).flatten().copied().collect()
 }
 
 /// A port has one neighbour, hence one member. Ids start at 1: 0 is a wildcard on the wire.

@@ -21,7 +21,6 @@ use super::follower::Follower;
 use super::reporter::{Reporter, Told};
 use super::task::{Action, Event, Looked, Loss, Standing, SwitchTask};
 use super::wanted::Wanted;
-use crate::compile::{CompileError, Desired};
 use crate::converge::{self, converge, pipeline_state};
 use crate::device::{self, DeviceError, Reach};
 use crate::fleet::Shared;
@@ -59,21 +58,9 @@ enum Ports {
 /// A switch that tells of its ports does so every second, and is dead when it does not.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// What a switch holds of routes.
-struct Held {
-    routes: SwitchRoutes,
-    entities: Desired,
-}
-
-impl Held {
-    fn routes(shared: &Shared, name: &str, detours: Option<&Detours>) -> SwitchRoutes {
-        shared.compiler.topology().routes_around(shared.compiler.fabric(), name, detours)
-    }
-
-    fn new(shared: &Shared, name: &str, routes: SwitchRoutes) -> Result<Self, CompileError> {
-        let entities = shared.compiler.entities_of(name, &routes)?;
-        Ok(Self { routes, entities })
-    }
+/// What a switch should hold of routes.
+fn routes_of(shared: &Shared, name: &str, detours: Option<&Detours>) -> SwitchRoutes {
+    shared.compiler.topology().routes_around(shared.compiler.fabric(), name, detours)
 }
 
 /// How work ended.
@@ -87,7 +74,7 @@ struct Worked {
     sample: Option<Sample>,
     told: Option<Told>,
     /// What the switch holds of routes from now on, where that is known.
-    routes: Option<Arc<Held>>,
+    routes: Option<SwitchRoutes>,
 }
 
 impl Worked {
@@ -119,9 +106,11 @@ pub(super) async fn drive(
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
     let mut avoid = detector.subscribe();
     // Of routes, as last written or read.
-    let mut routes: Option<Arc<Held>> = None;
+    let mut routes: Option<SwitchRoutes> = None;
     let mut is_well = None;
     let mut lost = "not reached yet".to_owned();
+    // Another controller is primary with our election id: the switch works, and does not want us.
+    let mut is_anothers = false;
     let mut view = View::Unreached;
     elections.change(|election| election.see(&name, view));
     loop {
@@ -157,7 +146,7 @@ pub(super) async fn drive(
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
-        let now_well = well(&task);
+        let now_well = well(&task, is_anothers);
         if now_well.is_some() && std::mem::replace(&mut is_well, now_well) != now_well {
             let element = Element::Switch(name.clone());
             detector.change(|faults, now| match now_well {
@@ -201,7 +190,9 @@ pub(super) async fn drive(
             done = finished(&mut work) => {
                 work = None;
                 match done {
-                    Done::Connected(connected) => match connected.and_then(begin) {
+                    Done::Connected(connected) => match connected.and_then(begin).inspect_err(|error| {
+                        is_anothers = matches!(error, DeviceError::ElectionIdInUse { .. });
+                    }) {
                         Ok(begun) => {
                             let event = Event::Told(standing_of(&begun.seen));
                             session = Some(begun);
@@ -246,11 +237,11 @@ pub(super) async fn drive(
 
 /// Whether traffic can be sent over a switch: it is there, and holds its tables, or what another controller gave it. `None` while that is
 /// not known.
-fn well(task: &SwitchTask) -> Option<bool> {
+fn well(task: &SwitchTask, is_anothers: bool) -> Option<bool> {
     if task.is_up() {
         (!task.is_primary() || task.in_place() == Some(true)).then_some(true)
     } else {
-        (task.failures() > 0).then_some(false)
+        (task.failures() > 0).then_some(is_anothers)
     }
 }
 
@@ -373,8 +364,7 @@ async fn reconcile_switch(
             sample = sampled(&client, &wanted).await;
         }
         if report.is_ok() {
-            routes =
-                Held::new(shared, name, Held::routes(shared, name, detours.as_deref())).ok().map(Arc::new);
+            routes = Some(routes_of(shared, name, detours.as_deref()));
         }
         Done::Worked(Worked { event: Event::Reconciled(Box::new(report), loss), sample, told, routes })
     };
@@ -385,24 +375,27 @@ async fn reconcile_switch(
 async fn reroute(
     client: Arc<Client>,
     wanted: Arc<Wanted>,
-    held: Option<Arc<Held>>,
+    held: Option<SwitchRoutes>,
     avoid: Arc<Avoid>,
 ) -> Done {
     let (shared, name) = (&wanted.shared, &wanted.name);
     let work = async {
         let Some(held) = held else { return Ok(Err("what it holds is not known".to_owned())) };
-        let routes = Held::routes(shared, name, shared.around(&avoid).as_deref());
-        // Most failures concern few switches, and building entities costs more than seeing that nothing changes.
-        if routes == held.routes {
+        let routes = routes_of(shared, name, shared.around(&avoid).as_deref());
+        // Most failures concern few switches, and few routes of these: what stays is not built.
+        if routes == held {
             return Ok(Ok((0, held)));
         }
-        let wanted_now = Held::new(shared, name, routes)?;
-        let actual = held.entities.iter().map(|(key, held)| (key.clone(), held.entity.clone())).collect();
-        let changes = reconcile::difference(&wanted_now.entities, &actual, wanted.index());
+        let (wanted_now, goes) = (
+            shared.compiler.entities_of(name, &routes, &held)?,
+            shared.compiler.entities_of(name, &held, &routes)?,
+        );
+        let actual = goes.into_iter().map(|(key, held)| (key, held.entity)).collect();
+        let changes = reconcile::difference(&wanted_now, &actual, wanted.index());
         let mut report = SwitchReport::new(name, client.address());
         converge::write(&client, &changes, shared, &mut report).await?;
         Ok(match report.refused.first() {
-            None => Ok((changes.len(), Arc::new(wanted_now))),
+            None => Ok((changes.len(), routes)),
             Some(refusal) => Err(format!(
                 "{} of {} updates refused ({}: {})",
                 report.refused.len(),
@@ -412,7 +405,7 @@ async fn reroute(
             )),
         })
     };
-    let written: Result<Result<(usize, Arc<Held>), String>, DeviceError> = wanted.places.work(work).await;
+    let written: Result<Result<(usize, SwitchRoutes), String>, DeviceError> = wanted.places.work(work).await;
     let loss = loss(written.as_ref().err());
     let written = written.unwrap_or_else(|error| Err(error.to_string()));
     let (outcome, routes) = match written {

@@ -208,7 +208,7 @@ impl Faults {
     }
 
     pub(super) fn avoid(&self) -> Avoid {
-        let mut avoid = Avoid { switches: self.drained.keys().cloned().collect(), ports: BTreeSet::new() };
+        let mut avoid = Avoid { drained: self.drained.keys().cloned().collect(), ..Avoid::default() };
         for (element, _) in self.elements.iter().filter(|(_, health)| health.is_out) {
             match element {
                 Element::Switch(name) => drop(avoid.switches.insert(name.clone())),
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(told, ["s1:3 out of routes, link: no carrier", "s2 out of routes, drained: new optics"]);
         let avoid = faults.avoid();
         assert_eq!(avoid.ports, BTreeSet::from([("s1".to_owned(), 3)]));
-        assert_eq!(avoid.switches, BTreeSet::from(["s2".to_owned()]));
+        assert_eq!((avoid.switches, avoid.drained), (BTreeSet::new(), BTreeSet::from(["s2".to_owned()])));
         faults.drain(BTreeMap::new());
         faults.of(SECOND, ["s2".to_owned()].iter());
         assert_eq!(faults.avoid(), Avoid::default(), "what left the file is forgotten");

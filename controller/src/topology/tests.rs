@@ -372,6 +372,75 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Whatever is broken and drained: packets arrive without a loop wherever links lead, over broken things only where there is no other
+    /// way, and over drained switches only where there is none but broken ones.
+    #[test]
+    fn routes_prefer_what_works_then_what_is_drained_then_what_is_broken(
+        shape in prop_oneof![Just("leaf_spine: { leaves: 3, spines: 3, hosts_per_leaf: 1, host_speed: 1Gbps }"), Just("fat_tree: { k: 4, hosts_per_edge: 1, host_speed: 1Gbps }")],
+        broken in proptest::collection::vec(0_usize..30, 0..5),
+        drained in proptest::collection::vec(0_usize..30, 0..5),
+        cables in proptest::collection::vec(0_usize..60, 0..5),
+        choices in proptest::collection::vec(0_usize..8, 16),
+    ) {
+        let fabric = Fabric::from_yaml(&format!("version: 1\ntopology: {{ {shape} }}\n"), "f").unwrap();
+        let topology = Topology::of(&fabric);
+        let names: Vec<&String> = fabric.switches.keys().collect();
+        let named = |numbers: &[usize]| numbers.iter().filter_map(|n| names.get(*n)).map(|name| (*name).clone()).collect::<BTreeSet<_>>();
+        let ports = cables.iter().filter_map(|n| match fabric.links.get(*n) {
+            Some(Link { a: End::Port(switch, port), b: End::Port(..), .. }) => Some((switch.clone(), *port)),
+            _ => None,
+        });
+        let avoid = Avoid { switches: named(&broken), ports: ports.collect(), drained: named(&drained) };
+        let detours = topology.around(&avoid);
+        let all: BTreeMap<String, SwitchRoutes> =
+            names.iter().map(|name| ((*name).clone(), topology.routes_around(&fabric, name, Some(&detours)))).collect();
+        // A plain search says what a walk may use: nothing avoided, then also what is drained, then all.
+        let reaches = |from: &str, to: &str, level: usize| {
+            let (mut seen, mut queue) = (BTreeSet::from([from.to_owned()]), vec![from.to_owned()]);
+            while let Some(at) = queue.pop() {
+                for (port, neighbour) in topology.neighbours(&at).unwrap() {
+                    let End::Port(next, far) = &neighbour.end else { continue };
+                    if cost(&avoid, &at, *port, next, *far) <= level && seen.insert(next.clone()) {
+                        queue.push(next.clone());
+                    }
+                }
+            }
+            seen.contains(to)
+        };
+        let homes: Vec<(&String, &String)> = fabric.links.iter().filter_map(|link| match (&link.a, &link.b) {
+            (End::Host(host), End::Port(home, _)) | (End::Port(home, _), End::Host(host)) => Some((host, home)),
+            _ => None,
+        }).collect();
+        for from in &names {
+            for (host, home) in &homes {
+                let level = (0..3).find(|level| reaches(from, home, *level)).unwrap();
+                let address = addresses(&fabric, host)[0];
+                let (mut at, mut worst, mut hops) = ((*from).clone(), 0, 0);
+                while at != **home {
+                    let route = all[&at].lookup(address).unwrap();
+                    let port = *route.ports.iter().cycle().nth(choices[hops % choices.len()]).unwrap();
+                    let End::Port(next, far) = &topology.neighbours(&at).unwrap()[&port].end else { panic!("a host") };
+                    worst = worst.max(cost(&avoid, &at, port, next, *far));
+                    (at, hops) = (next.clone(), hops + 1);
+                    prop_assert!(hops < 40, "{from} to {host} loops");
+                }
+                prop_assert_eq!(worst, level, "{} to {}", from, host);
+            }
+        }
+    }
+}
+
+/// Of a link: 0 where nothing speaks against it, 1 where an end is drained, 2 where it or an end is broken.
+fn cost(avoid: &Avoid, near: &str, port: u16, far: &str, far_port: u16) -> usize {
+    let ends = [(near.to_owned(), port), (far.to_owned(), far_port)];
+    if ends.iter().any(|end| avoid.switches.contains(&end.0) || avoid.ports.contains(end)) {
+        2
+    } else {
+        usize::from(ends.iter().any(|end| avoid.drained.contains(&end.0)))
+    }
+}
+
 #[test]
 fn a_switch_is_spared_where_all_hosts_still_reach_each_other_and_none_hangs_on_it() {
     let leaf_spine = Fabric::from_yaml(include_str!("../../../examples/fabrics/leaf-spine.yaml"), "f.yaml");
@@ -383,4 +452,8 @@ fn a_switch_is_spared_where_all_hosts_still_reach_each_other_and_none_hangs_on_i
     assert!(!spares(&["spine1", "spine2"], &[]) && !spares(&["spine1"], &["spine2"]));
     assert!(!spares(&["leaf1"], &[]), "its hosts have no other");
     assert!(spares(&["spine2"], &["leaf1"]), "what is drained already changes nothing");
+    let parted = |out: &[&str], drained: &[&str]| topology.parted(&set(out), &set(drained));
+    assert_eq!(parted(&["leaf1"], &[]), None, "its own hosts do not count");
+    assert_eq!(parted(&["spine1"], &["spine2"]), Some(("leaf1", "leaf2")));
+    assert_eq!(parted(&["spine1"], &[]), Some(("leaf1", "leaf4")), "leaf4's link to spine2 is down");
 }

@@ -57,10 +57,10 @@ fn a_file_says_how_its_switches_are_started() {
     let file = folder.path().join("fabric.yaml");
     let text = std::fs::read_to_string(EXAMPLE).unwrap();
     let text = text
-        .replace("target: trimwire }", "target: trimwire }\n  s2: { address: \"[::1]:9560\", device_id: 7, target: bmv2 }\n  s3: { address: 127.0.0.1:9561, device_id: 8, target: stratum-tofino, pipeline: PIPELINE }")
+        .replace("target: trimwire }", "target: trimwire }\n  s2: { address: \"[::1]:9560\", device_id: 7, target: bmv2 }\n  s3: { address: 127.0.0.1:9561, device_id: 8, target: stratum-tofino, pipeline: PIPELINE }\n  s4: { address: 127.0.0.1:9090, device_id: 9, target: bmv2 }")
         .replace("PIPELINE", &programs::pipeline("stratum-tofino", folder.path()))
         .replace("b: \"s1:4\", speed: 10Gbps", "b: \"s1:4\", speed: 2.5Gbps")
-        .replace("links:\n", "links:\n  - { a: \"s1:9\", b: \"s2:1\", speed: 10Gbps }\n  - { a: \"s2:2\", b: \"s3:260\", speed: 10Gbps }\n");
+        .replace("links:\n", "links:\n  - { a: \"s1:9\", b: \"s2:1\", speed: 10Gbps }\n  - { a: \"s2:2\", b: \"s3:260\", speed: 10Gbps }\n  - { a: \"s2:3\", b: \"s4:1\", speed: 10Gbps }\n");
     std::fs::write(&file, text).unwrap();
     let output = run(&["check", "--start", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -68,9 +68,12 @@ fn a_file_says_how_its_switches_are_started() {
         stdout(&output),
         "trimwire-switch --no-p4 --device-id 1 -i 1@s1-eth1 -i 2@s1-eth2 -i 3@s1-eth3 -i 4@s1-eth4 -i 9@s1-eth9 --rate 10Gbps \
          --port-rate 4=2500Mbps -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 510\n\
-         simple_switch_grpc --no-p4 --device-id 7 -i 1@s2-eth1 -i 2@s2-eth2 -- --grpc-server-addr [::1]:9560 --cpu-port 510 \
-         --priority-queues 8\n\
-         # s3: stratum-tofino, started with its own chassis configuration (docs/how-to/tofino.md)\n"
+         simple_switch_grpc --no-p4 --device-id 7 --thrift-port 9091 -i 1@s2-eth1 -i 2@s2-eth2 -i 3@s2-eth3 -- --grpc-server-addr \
+         [::1]:9560 --cpu-port 510 --priority-queues 8\n\
+         # s3: stratum-tofino, started with its own chassis configuration (docs/how-to/tofino.md)\n\
+         simple_switch_grpc --no-p4 --device-id 9 --thrift-port 9092 -i 1@s4-eth1 -- --grpc-server-addr 127.0.0.1:9090 --cpu-port 510 \
+         --priority-queues 8\n",
+        "every BMv2 has a Thrift port of its own, which no switch serves P4Runtime on"
     );
 }
 

@@ -195,6 +195,42 @@ async fn a_drained_spine_is_left_out_until_it_is_taken_back_and_a_drained_leaf_k
     controller.stop().await;
 }
 
+/// What a person took out works, and what is dead does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_all_others_are_dead_a_drained_spine_is_used() {
+    let mut switches = start();
+    let addresses = [0, 1, 2, 3].map(|at: usize| switches[at].address);
+    let fabric = leaf_spine(addresses, "interval: 5s");
+    let controller = started(&fabric).await;
+    all_well(&controller, &[]).await;
+    controller.drain(BTreeMap::from([("spine1".to_owned(), "optics".to_owned())]));
+    until_ports(&fabric, &[], &[2], &[2]).await;
+    switches[3].stop();
+    until_ports(&fabric, &["spine2"], &[1], &[1]).await;
+    controller.stop().await;
+}
+
+/// Another controller with our election id, a second `run` by mistake: its switches are not ours to write to, but they are alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_switch_whose_primary_has_our_election_id_is_not_dead() {
+    let switches = start();
+    let addresses = [0, 1, 2, 3].map(|at: usize| switches[at].address);
+    let fabric = leaf_spine(addresses, "interval: 5s");
+    let first = started(&fabric).await;
+    all_well(&first, &[]).await;
+    let second = started(&fabric).await;
+    eventually("all were tried", || {
+        let status = second.status();
+        let tried = status.switches.values().filter(|status| status.failures > 0).count();
+        if tried == 4 { Ok(()) } else { Err(format!("{tried} of 4")) }
+    })
+    .await;
+    assert!(second.status().faults.is_empty(), "{:?}", second.status().faults);
+    second.stop().await;
+    assert!(first.status().faults.is_empty(), "{:?}", first.status().faults);
+    first.stop().await;
+}
+
 /// A controller that is started anew must not route over what its predecessor had taken out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_starts_beside_a_dead_spine_never_routes_over_it() {
@@ -236,6 +272,12 @@ async fn drain_waits_until_neighbours_route_round_a_switch_and_undrain_takes_it_
     let (code, out, err) = output(&["drain", "--reason", "optics"], "spine1");
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(out.contains("spine1 is out of routes of 2 neighbours; no packet leaves it"), "{out}");
+    until_ports(&fabric, &[], &[2], &[2]).await;
+    // Nothing would be left, and routes would take back what a person works on.
+    let (code, _, err) = output(&["drain"], "spine2");
+    assert_eq!(code, Some(1));
+    let expected = "hosts of leaf1 and leaf2 have no way to each other without spine2 while spine1 is drained. Nothing was noted";
+    assert!(err.contains(expected), "{err}");
     until_ports(&fabric, &[], &[2], &[2]).await;
     let (code, out, err) = output(&["undrain"], "spine1");
     assert_eq!((code, out.as_str()), (Some(0), "spine1 is in routes again of 2 neighbours\n"), "{err}");

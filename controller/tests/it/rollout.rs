@@ -206,6 +206,13 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
     std::fs::write(&file, &first).unwrap();
     place.ends_with(0, &plan);
 
+    // Another fabric's file of this name, with the same folder of records.
+    let other = place.folder.path().join("lab");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("fabric.yaml"), single(dead_address(), "timeout: 60s")).unwrap();
+    let text = place.ends_with(3, &["rollback", "--state", ".trimwire", "lab/fabric.yaml"]);
+    assert!(text.contains("was of other switches") && text.contains("TRIMWIRE_STATE"), "{text}");
+
     let text = place.ends_with(0, &["history", "fabric.yaml"]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() == 3 && lines.iter().all(|line| line.contains("succeeded; 1 in place")), "{text}");

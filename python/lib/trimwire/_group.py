@@ -23,6 +23,8 @@ __all__ = ["Epoch", "Group", "Work", "default_address", "stats"]
 
 #: Planes that are sent unless somebody says otherwise: two bytes a coordinate.
 DEFAULT_PLANES = 9
+#: Bytes of an IP packet, as `connect` takes them.
+_MTU_LEAST, _MTU_MOST = 576, 9_216
 
 
 def default_address(towards: str | None = None) -> str:
@@ -147,10 +149,13 @@ class Group:
         """Bytes of the longest IP packet that this rank's interfaces carry, at most TRIMWIRE_MTU and 9,216; None where the system does not tell.
 
         Ranks exchange it with their addresses, and pass the smallest to `connect`.
+
+        Raises:
+            ValueError: TRIMWIRE_MTU is no size that packets can have.
         """
         given = os.environ.get("TRIMWIRE_MTU")
-        if given and not given.isdecimal():
-            raise ValueError(f"TRIMWIRE_MTU: '{given}'; valid are 576 to 9216")
+        if given and not (given.isdecimal() and _MTU_LEAST <= int(given) <= _MTU_MOST):
+            raise ValueError(f"TRIMWIRE_MTU: '{given}'; valid are {_MTU_LEAST} to {_MTU_MOST}")
         sizes = [size for size in (self._socket.mtu, int(given) if given else None) if size is not None]
         return min(sizes, default=None)
 
@@ -176,7 +181,7 @@ class Group:
 
         `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `seal_key` seals every packet (16 or
         32 bytes, a secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
-        one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
+        one, at most 4). A rank that has answered, and then is silent for `give_up` seconds, is given up; one that has not called an operation, or was never heard, is waited for `patience` seconds.
         With `record`, a file, what arrives of every packet is written down (docs/reference/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_algorithm` is 'dctcp', or 'fixed': always the line's rate.
         `trim_delay` is the time in seconds that a queue takes from which switches trim, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
         rank finds out late that a burst is over.

@@ -73,7 +73,7 @@ def serve(address: str) -> int:
 
     Raises:
         ValueError: that is no HOST:PORT.
-        OSError: it cannot be listened to.
+        OSError: it cannot be listened to; the text names the variable and the address.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
@@ -81,7 +81,10 @@ def serve(address: str) -> int:
     with _lock:
         if address not in _serving:
             there = int(port) and int(port) + int(os.environ.get("LOCAL_RANK") or 0)
-            server = http.server.ThreadingHTTPServer((host or "127.0.0.1", there), _Handler)
+            try:
+                server = http.server.ThreadingHTTPServer((host or "127.0.0.1", there), _Handler)
+            except OSError as error:
+                raise OSError(error.errno, f"metrics (TRIMWIRE_METRICS={address}): cannot listen on {host or '127.0.0.1'}:{there}: {error.strerror}; give another port") from None
             server.daemon_threads = True
             threading.Thread(target=server.serve_forever, name="trimwire-metrics", daemon=True).start()
             _serving[address] = server

@@ -23,7 +23,7 @@ pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> P
         if found.is_empty() {
             let all = describe(&all);
             return Err(PyValueError::new_err(format!(
-                "interface: '{pattern}' selects none; there are: {all}"
+                "TRIMWIRE_SOCKET_IFNAME '{pattern}' selects none of the interfaces; there are: {all}"
             )));
         }
         return Ok(found.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(","));

@@ -197,6 +197,10 @@ fn frames_for_ports_on_no_interface_are_counted() {
     for _ in 0..5 {
         assert!(near.send(&plain().frame));
     }
+    until("controllers are told", || {
+        let switch = running.switch.lock().unwrap();
+        switch.ports().any(|port| !switch.is_port_usable(port))
+    });
     until("the switch has seen them", || running.switch.lock().unwrap().stats().received == 5);
     assert_eq!(running.stop().unattached(), 5);
 }

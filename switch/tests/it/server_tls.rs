@@ -135,3 +135,35 @@ async fn who_may_write_and_read_and_how_high_it_bids_is_its_certificate_s_name()
     let error = serve_with(switch(), address, options).unwrap_err().to_string();
     assert!(error.contains("known by their certificates"), "{error}");
 }
+
+#[test]
+fn the_admin_command_reaches_a_switch_that_speaks_tls() {
+    let ca = Authority::new("ca");
+    let server = serve(&ca.server(), Some(&ca)).unwrap();
+    let folder = std::env::temp_dir().join(format!("trimwire-admin-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let client = ca.client();
+    for (name, text) in [("ca", &ca.certificate), ("cert", &client.certificate), ("key", &client.key)] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let admin = |words: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_trimwire-switch"))
+            .args(["admin", "show", "--server", &format!("localhost:{}", server.local_addr().port())])
+            .args(words)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(
+        admin(&["--tls-ca", "ca", "--tls-cert", "cert", "--tls-key", "key"]),
+        (Some(0), String::new())
+    );
+    let (code, error) = admin(&[]);
+    assert!(code == Some(1) && error.contains("if it speaks TLS: --tls-ca FILE"), "{error}");
+    let (code, error) = admin(&["--tls-ca", "none"]);
+    assert!(code == Some(1) && error.contains("cannot read none"), "{error}");
+    let (code, error) = admin(&["--tls-ca", "ca"]);
+    assert!(code == Some(1) && error.contains("localhost"), "no certificate of its own: {error}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -209,6 +209,55 @@ fn thresholds_are_in_the_mode_of_the_pool_that_the_queues_use() {
 }
 
 #[test]
+fn code_points_that_the_patch_moves_to_another_traffic_class_are_listed() {
+    let moved = |sample: &Value| -> Vec<String> {
+        let notes = merged(sample, "", true).unwrap().notes.into_iter();
+        let notes = notes.filter(|note| note.sonic == "PORT_QOS_MAP.dscp_to_tc_map");
+        notes
+            .map(|note| {
+                assert_eq!((note.fidelity, note.knob.as_str()), (Fidelity::Check, "dscp"));
+                note.message
+            })
+            .collect()
+    };
+    let mut sample = spectrum();
+    // A map leaves code points out: they are in class 0. Lossless storage, voice, BGP and network control.
+    sample["DSCP_TO_TC_MAP"]["AZURE"] =
+        json!({ "3": "3", "8": "0", "26": "3", "46": "5", "48": "6", "56": "6" });
+    let found = moved(&sample);
+    let [both] = &found[..] else { panic!("{found:?}") };
+    assert!(both.starts_with("TRIMWIRE takes the place of AZURE on Ethernet1, Ethernet2."), "{both}");
+    assert!(
+        both.contains(
+            ": 26 from 3 to 0; 46 from 5 to 0; 48,56 from 6 to 0; 15,31 from 0 to 2; 11,27 from 0 to 3; 7,23 from 0 to 4; 19 from 0 to 5; \
+             3 from 3 to 5; 35 from 0 to 6; 39 from 0 to 7. What the file does not name is best effort"
+        ),
+        "{both}"
+    );
+    // Neighbours are a range, and ports with other maps have a note of their own. Older images write references in brackets.
+    sample["PORT_QOS_MAP"]["Ethernet2"]["dscp_to_tc_map"] = json!("[DSCP_TO_TC_MAP|VOICE]");
+    let voice: serde_json::Map<String, Value> = (40..48).map(|dscp| (dscp.to_string(), json!("5"))).collect();
+    sample["DSCP_TO_TC_MAP"]["VOICE"] = Value::Object(voice);
+    let found = moved(&sample);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("AZURE on Ethernet1."), "{found:?}");
+    assert!(
+        found[1].contains("VOICE on Ethernet2.") && found[1].contains(": 40-47 from 5 to 0; "),
+        "{found:?}"
+    );
+    // A switch may have one map for all ports.
+    for port in ["Ethernet1", "Ethernet2"] {
+        sample["PORT_QOS_MAP"][port].as_object_mut().unwrap().remove("dscp_to_tc_map");
+    }
+    assert_eq!(moved(&sample), [""; 0], "no map is replaced");
+    sample["PORT_QOS_MAP"]["global"] = json!({ "dscp_to_tc_map": "AZURE" });
+    assert_eq!(moved(&sample), [both.as_str()]);
+    // Our own map moves nothing.
+    let after = apply(&sample, &merged(&sample, "", true).unwrap().patch.unwrap());
+    assert_eq!(moved(&after), [""; 0]);
+}
+
+#[test]
 fn queues_that_pfc_pauses_are_named_and_not_taken_without_a_word() {
     let error = merged(&spectrum(), "", false).unwrap_err().to_string();
     assert_eq!(

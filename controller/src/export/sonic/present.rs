@@ -14,6 +14,11 @@ use crate::problem::hint;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Present(pub(super) ConfigDb);
 
+/// The name in a reference to a row: older images write `[BUFFER_PROFILE|name]`.
+fn bare(text: &str) -> String {
+    text.trim_matches(['[', ']']).rsplit('|').next().unwrap_or(text).to_owned()
+}
+
 /// Why a policy cannot be merged into what a switch has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -110,6 +115,19 @@ impl Present {
         list.split(',').filter_map(|queue| queue.trim().parse().ok()).collect()
     }
 
+    /// The map from code points to traffic classes that a port has: its own, or that of the whole switch.
+    pub(super) fn dscp_map(&self, port: &str) -> Option<String> {
+        let of = |key: &str| self.text("PORT_QOS_MAP", key, "dscp_to_tc_map");
+        of(port).or_else(|| of("global")).map(bare)
+    }
+
+    /// The traffic class that one of the maps gives to a code point. It is 0 for those that the map leaves out (SAI's `saiqosmap.h`,
+    /// defaults of `SAI_QOS_MAP_ATTR_MAP_TO_VALUE_LIST`).
+    pub(super) fn traffic_class(&self, map: &str, code_point: u8) -> u8 {
+        let class = self.text("DSCP_TO_TC_MAP", map, &code_point.to_string());
+        class.and_then(|class| class.parse().ok()).unwrap_or(0)
+    }
+
     /// The pool that queues draw from, and how thresholds are written for it.
     fn pool(
         &self,
@@ -122,8 +140,6 @@ impl Present {
             .filter(|(name, _)| matches!(self.text("BUFFER_POOL", name, "type"), Some("egress" | "both")))
             .map(|(name, _)| name)
             .collect();
-        // Older images write [BUFFER_PROFILE|name].
-        let bare = |text: &str| text.trim_matches(['[', ']']).rsplit('|').next().unwrap_or(text).to_owned();
         let in_use = || {
             let of_port = self.by_queue("BUFFER_QUEUE").into_iter().find(|(_, ports, queues)| {
                 port.is_none_or(|port| ports.contains(port)) && queues.contains(&0)

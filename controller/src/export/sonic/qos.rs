@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Maps, schedulers, marking, and the trimming itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Writer;
 use super::notes::Fidelity;
 use crate::model::Overload;
-use crate::units::NEVER;
+use crate::units::{self, NEVER};
 
 /// Name of our maps.
 pub(super) const MAP: &str = "TRIMWIRE";
 /// What NVIDIA Spectrum-4 trims to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other vendors have ranges of their own.
 const SPECTRUM: std::ops::RangeInclusive<u16> = 256..=1024;
+const SPECTRUM_STEP: u16 = 4;
 
 impl Writer<'_> {
     /// Traffic classes are queue numbers; trimmed packets have one of their own, so that a port's map remarks nothing else.
@@ -20,24 +21,26 @@ impl Writer<'_> {
         (0..=7).find(|tc| !used.contains(tc)).unwrap_or(8)
     }
 
+    /// The queue, and so the traffic class, of packets with a code point.
+    fn queue_of(&self, code_point: u8) -> u8 {
+        let (fabric, plan) = (self.fabric, &self.fabric.queues);
+        let class = |list: &[u8]| list.iter().position(|known| *known == code_point);
+        if fabric.trimmed_code_points().contains(&code_point) {
+            plan.trimmed
+        } else if code_point == fabric.dscp.control {
+            plan.control
+        } else {
+            class(&fabric.dscp.trimmable)
+                .or(class(&fabric.dscp.droppable))
+                .and_then(|class| plan.classes.get(class).copied())
+                .unwrap_or(plan.best_effort)
+        }
+    }
+
     pub(super) fn maps(&mut self) {
-        let fabric = self.fabric;
-        let plan = &fabric.queues;
-        let queue_of = |code_point: u8| {
-            let class = |list: &[u8]| list.iter().position(|known| *known == code_point);
-            if fabric.trimmed_code_points().contains(&code_point) {
-                plan.trimmed
-            } else if code_point == fabric.dscp.control {
-                plan.control
-            } else {
-                class(&fabric.dscp.trimmable)
-                    .or(class(&fabric.dscp.droppable))
-                    .and_then(|class| plan.classes.get(class).copied())
-                    .unwrap_or(plan.best_effort)
-            }
-        };
+        let plan = &self.fabric.queues;
         for code_point in 0..64 {
-            self.set("DSCP_TO_TC_MAP", MAP, &code_point.to_string(), queue_of(code_point));
+            self.set("DSCP_TO_TC_MAP", MAP, &code_point.to_string(), self.queue_of(code_point));
         }
         let trim_tc = self.trim_tc();
         let used: Vec<u8> = plan.named().into_iter().map(|(_, queue)| queue).collect();
@@ -56,6 +59,54 @@ impl Writer<'_> {
             "DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, PORT_QOS_MAP",
             "a traffic class is a queue's number",
         );
+        self.replaced_maps();
+    }
+
+    /// Which code points leave the traffic class that the switch's own maps give them: the file knows nothing of the other traffic
+    /// of these ports, routing protocols among it, and makes it best effort.
+    fn replaced_maps(&mut self) {
+        const SONIC: &str = "PORT_QOS_MAP.dscp_to_tc_map";
+        let best_effort = self.fabric.queues.best_effort;
+        let classes: Vec<String> = self.fabric.queues.classes.iter().map(u8::to_string).collect();
+        let Some(present) = &self.platform.present else {
+            let message = format!(
+                "{MAP} takes the place of the ports' own map: a code point that the file does not name is best effort, traffic class \
+                 {best_effort}, those of routing protocols (48, 56) too. With --config-db the ones that change are listed here"
+            );
+            self.note(Fidelity::Check, "dscp", SONIC, message);
+            return;
+        };
+        let mut ports_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for port in self.names.values() {
+            if let Some(map) = present.dscp_map(port) {
+                ports_of.entry(map).or_default().push(port.clone());
+            }
+        }
+        for (map, ports) in ports_of {
+            let mut moved: BTreeMap<(u8, u8), BTreeSet<u16>> = BTreeMap::new();
+            for code_point in 0..64 {
+                let (before, after) = (present.traffic_class(&map, code_point), self.queue_of(code_point));
+                if before != after {
+                    moved.entry((after, before)).or_default().insert(u16::from(code_point));
+                }
+            }
+            if moved.is_empty() {
+                continue;
+            }
+            let text = |((after, before), code_points): (&(u8, u8), &BTreeSet<u16>)| {
+                format!("{} from {before} to {after}", units::ranges(code_points))
+            };
+            let moved: Vec<String> = moved.iter().map(text).collect();
+            let message = format!(
+                "{MAP} takes the place of {map} on {}. Code points that change their traffic class: {}. What the file does not name is \
+                 best effort, class {best_effort}: look for what else runs here, such as routing protocols (48, 56). To give one another \
+                 class, change its line in DSCP_TO_TC_MAP|{MAP} of the patch; a class is a queue's number, and {} are the layer classes'",
+                ports.join(", "),
+                moved.join("; "),
+                classes.join(", ")
+            );
+            self.note(Fidelity::Check, "dscp", SONIC, message);
+        }
     }
 
     pub(super) fn trimming(&mut self) {
@@ -87,14 +138,15 @@ impl Writer<'_> {
             );
             self.note(Fidelity::Near, "policy.shallow_size", "SWITCH_TRIMMING.size", message);
         }
-        let vendor = if SPECTRUM.contains(&least) && least % 4 == 0 {
+        let spectrum = least.clamp(*SPECTRUM.start(), *SPECTRUM.end()).next_multiple_of(SPECTRUM_STEP);
+        let vendor = if spectrum == least {
             format!(
                 "{least} bytes are what NVIDIA Spectrum takes (256 to 1024, in steps of 4); other vendors have ranges of their own"
             )
         } else {
             format!(
-                "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4); any trim decodes, so take the nearest \
-                 that the switch does"
+                "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4): write shallow_size: {spectrum}B for it. \
+                 Any trim decodes, so take the nearest that other switches do"
             )
         };
         self.note(Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size", vendor);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use proptest::prelude::*;
 
-use super::buffers::alpha;
+use super::buffers::{alpha, limit_of};
 use super::*;
 
 /// A field as its YANG model has it.
@@ -312,6 +312,13 @@ fn text<'e>(export: &'e Export, table: &str, key: &str, field: &str) -> &'e str 
     }
 }
 
+/// What notes of a kind say of a knob's way into a field.
+fn messages<'e>(export: &'e Export, fidelity: Fidelity, knob: &str, field: &str) -> Vec<&'e str> {
+    let about =
+        |note: &&Note| note.fidelity == fidelity && note.knob == knob && note.sonic.starts_with(field);
+    export.notes.iter().filter(about).map(|note| note.message.as_str()).collect()
+}
+
 fn said(export: &Export, fidelity: Fidelity, knob: &str) -> bool {
     export.notes.iter().any(|note| note.fidelity == fidelity && note.knob.contains(knob))
 }
@@ -472,6 +479,83 @@ fn what_sonic_lacks_is_said() {
     assert!(export.notes.is_sorted_by_key(|note| note.fidelity), "the worst first");
 }
 
+/// α is at least 2⁻⁸, which of 32 MB is 125 KB: five times what one class asks for, ten times what the other does.
+#[test]
+fn what_a_dynamic_threshold_becomes_is_said_in_bytes_and_is_a_warning_where_it_is_far_from_the_file() {
+    let dynamic =
+        |pool_size| Platform { thresholds: Thresholds::Dynamic { pool_size }, ..Platform::default() };
+    let policy = "policy: { mark_at: 10KB, shallow_at: 25KB, drop_at: 400KB, trim_limit: 50KB, queues: { class0: { shallow_at: 12500 }, \
+                  control: { drop_at: 200KB } } }\n";
+    let field = "BUFFER_PROFILE.dynamic_th";
+    let large = exported(policy, &dynamic(32_000_000));
+    let near = messages(&large, Fidelity::Near, "policy.shallow_at", field);
+    let [near] = near[..] else { panic!("{near:?}") };
+    assert!(
+        near.ends_with(
+            ": class0 12500 → about 125000 B (α = 2^-8, the least); class1, class2, class3 25000 → about 125000 B (α = 2^-8, the least)"
+        ),
+        "{near}"
+    );
+    let lost = messages(&large, Fidelity::Missing, "policy.shallow_at", field);
+    let [far, alike] = lost[..] else { panic!("{lost:?}") };
+    assert!(far.starts_with("more than twice what the file says"), "{far}");
+    assert!(
+        far.contains("class0 12500 → about 125000 B") && far.contains("125000 to 31800000 bytes"),
+        "{far}"
+    );
+    assert_eq!(
+        alike,
+        "these differ in the file and are the same on the switch, about 125000 B (α = 2^-8): class0 12500; class1, class2, class3 25000"
+    );
+    let lost = messages(&large, Fidelity::Missing, "policy.trim_limit", field);
+    assert!(matches!(lost[..], [far] if far.contains("trimmed 50000 → about 125000 B")), "{lost:?}");
+    assert_eq!(
+        messages(&large, Fidelity::Missing, "policy.drop_at", field),
+        [""; 0],
+        "powers between are near"
+    );
+
+    // Where a power of two is near each of them, and they get different ones, there is nothing to warn of.
+    let small = exported(policy, &dynamic(1_000_000));
+    let near = messages(&small, Fidelity::Near, "policy.shallow_at", field);
+    assert!(
+        matches!(near[..], [near] if near.contains("class0 12500 → about 15400 B (α = 2^-6);")),
+        "{near:?}"
+    );
+    for knob in ["policy.shallow_at", "policy.drop_at", "policy.trim_limit"] {
+        assert_eq!(messages(&small, Fidelity::Missing, knob, field), [""; 0], "{knob}");
+    }
+
+    // In bytes there is nothing to lose, and without a limit nothing to miss.
+    let exact = exported(policy, &Platform::default());
+    assert!(exact.notes.iter().all(|note| !note.sonic.starts_with(field)));
+    let never = exported("policy: { trim: off, drop_at: never }\n", &dynamic(32_000_000));
+    let lost = messages(&never, Fidelity::Missing, "policy.drop_at", field);
+    assert!(lost.iter().all(|message| !message.contains(&u32::MAX.to_string())), "{lost:?}");
+}
+
+#[test]
+fn a_fabric_of_many_speeds_has_the_first_of_its_limits_in_a_note_and_a_count() {
+    let link = |port: u16| format!("  - {{ a: \"s1:{port}\", b: \"s2:{port}\", speed: {port}Gbps }}\n");
+    let links: Vec<String> = (3..40).map(link).collect();
+    let platform = Platform { thresholds: Thresholds::Dynamic { pool_size: 1 << 25 }, ..Platform::default() };
+    let export = exported(&links.concat(), &platform);
+    let near = messages(&export, Fidelity::Near, "policy.trim_limit", "BUFFER_PROFILE.dynamic_th");
+    assert!(matches!(near[..], [near] if near.ends_with("; … and 26 more")), "{near:?}");
+}
+
+#[test]
+fn a_size_that_spectrum_takes_is_named_beside_one_that_it_does_not() {
+    for (size, named) in [("8 planes", "shallow_size: 532B"), ("200B", "256B"), ("1100B", "1024B")] {
+        let export = exported(&format!("policy: {{ shallow_size: {size} }}\n"), &Platform::default());
+        let check = messages(&export, Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size");
+        assert!(matches!(check[..], [check] if check.contains(named)), "{size}: {check:?}");
+    }
+    let fits = exported("policy: { shallow_size: 512B }\n", &Platform::default());
+    let check = messages(&fits, Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size");
+    assert!(matches!(check[..], [check] if check.starts_with("512 bytes are what")), "{check:?}");
+}
+
 #[test]
 fn wrong_names_are_reported_with_the_valid_ones() {
     let fabric = Fabric::from_yaml(FABRIC, "fabric.yaml").unwrap();
@@ -503,6 +587,15 @@ proptest! {
                 prop_assert!(distance <= of_other + 1e-9);
             }
         }
+    }
+
+    /// A byte of rounding on either side of α (pool − limit) = limit.
+    #[test]
+    fn a_lone_queue_takes_its_share_of_what_is_free(exponent in -8_i32..=7, pool in 1_u64..1 << 40) {
+        let limit = limit_of(exponent, pool);
+        let share = 2_f64.powi(exponent);
+        prop_assert!(limit <= pool);
+        prop_assert!((limit as f64 - share * (pool - limit) as f64).abs() <= 1.0 + share);
     }
 
     #[test]

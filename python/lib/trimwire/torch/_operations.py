@@ -65,7 +65,7 @@ class Operations:
         self._lock = threading.Lock()
 
     def stats(self) -> dict[str, float]:
-        """Totals: operations, packets received, trimmed and missing, bytes sent, seconds; with a rate algorithm its ratio, planes, pace and steps."""
+        """Totals: operations, packets received, trimmed and missing, bytes sent, seconds; with a planes algorithm its ratio, planes, pace and steps."""
         return {**self.native.stats(), **({} if self.adaptive is None else self.adaptive.stats())}
 
     def hand_over(self) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import difflib
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,13 +54,13 @@ class Options:
     threads: int | None = None
     #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. Tensors of a GPU go by one.
     channels: int = 1
-    #: A rank that answers nothing for so many seconds is given up.
+    #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
     give_up: float = 10.0
-    #: A rank that answers, but does not take part in an operation, is waited for so many seconds; None: the group's timeout.
+    #: A rank that answers, but does not take part in an operation, or that was never heard, is waited for so many seconds; None: the group's timeout.
     patience: float | None = None
     #: A secret of the job that seals packets: the name of a file that holds it, or the 16 or 32 bytes. The same at all ranks.
     seal_key: str | bytes | os.PathLike[str] | None = field(default=None, repr=False)
-    #: A rate algorithm that says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md).
+    #: A planes algorithm, which says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md); None: always `planes`.
     adaptive: str | None = None
     #: Who codes what may be trimmed: 'auto', Triton's kernels for tensors of a GPU; 'host', the host for all; 'triton', kernels for all.
     codec: str = "auto"
@@ -150,6 +151,11 @@ class Changes(TypedDict, total=False):
 
 
 _FIELDS = {each.name: each for each in dataclasses.fields(Options)}
+_PREFIX = "TRIMWIRE_"
+#: Variables of this package, without the prefix: those of options, and of what is no option.
+_NAMES = [*(name.upper() for name in _FIELDS), "SOCKET_IFNAME", "MTU", "LOCAL_SIZE"]
+#: Names as near as this (difflib's ratio) are taken for misspelt.
+_NEAR = 0.8
 
 
 def changed(before: Options, changes: dict[str, Any]) -> Options:
@@ -175,7 +181,7 @@ def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ
     """
     changes: dict[str, Any] = {}
     for name, each in _FIELDS.items():
-        variable = f"TRIMWIRE_{name.upper()}"
+        variable = f"{_PREFIX}{name.upper()}"
         text = environment.get(variable)
         if not text:
             continue
@@ -188,10 +194,23 @@ def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ
     return Options(**changes)
 
 
+def warn_of_misspelt(environment: dict[str, str] | os._Environ[str] = os.environ) -> None:
+    """Warns of variables that nothing reads and that are nearly one that this package does: a job with TRIMWIRE_GRADIENT=lossy would train exactly. The other programs' variables are not near enough."""
+    if environment.get("LOCAL_RANK", "0") != "0":
+        return
+    for variable in sorted(environment):
+        name = variable.removeprefix(_PREFIX)
+        if name == variable or name in _NAMES:
+            continue
+        near = difflib.get_close_matches(name, _NAMES, 1, cutoff=_NEAR)
+        if near:
+            warnings.warn(f"{variable} is no variable of trimwire: did you mean {_PREFIX}{near[0]}?", RuntimeWarning, stacklevel=2)
+
+
 def _parsed(text: str, kind: str) -> Any:
     if kind.startswith("bool"):
         if text.lower() not in ("0", "1", "true", "false"):
-            raise ValueError("valid are 0 and 1")
+            raise ValueError("valid are 0, 1, false and true")
         return text.lower() in ("1", "true")
     if kind.startswith("int"):
         return int(text)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import json
 import os
 import secrets
@@ -39,13 +40,14 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         rate_algorithm: the rate algorithm of the endpoint.
 
     Raises:
-        RuntimeError: a rank cannot start, as it has said, or they differ in what they have to agree on.
+        RuntimeError: a rank cannot start, as it has said, or they differ in what they have to agree on, or some of them listen where others cannot reach them.
     """
     from .. import __version__, _adaptive, _metrics
-    from ._options import current
+    from ._options import current, warn_of_misspelt
 
     chosen = current() if options is None else options
     try:
+        warn_of_misspelt()
         group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=chosen.channels)
         if chosen.metrics is not None:
             _metrics.serve(chosen.metrics)
@@ -78,6 +80,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             raise RuntimeError(
                 f"rank {other} codes with {said['codec']}, rank 0 with {others[0]['codec']}: consistent replicas need all ranks to code alike, on GPUs or on hosts (codec='host')"
             )
+    _refuse_unreachable([said["address"] for said in others])
     seed: int = others[0]["seed"]
     record = chosen.record
     if record is not None and apart:
@@ -110,6 +113,22 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
 def decline(store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, error: Exception) -> None:
     """Tells the others that this rank does not come, for which they would wait."""
     _exchange(store, rank, world, {"error": f"{type(error).__name__}: {error}"}, timeout)
+
+
+def _refuse_unreachable(addresses: list[str]) -> None:
+    """Of ranks that listen on loopback and ranks that do not, neither can reach the other. Without this they would ask each other until the group's timeout.
+
+    Raises:
+        RuntimeError: there are both; the text names a rank of each.
+    """
+    looped = [ipaddress.ip_address(address.rpartition(":")[0].strip("[]")).is_loopback for address in addresses]
+    if all(looped) or not any(looped):
+        return
+    rank, other = looped.index(True), looped.index(False)
+    raise RuntimeError(
+        f"rank {rank} listens on {addresses[rank]}, which rank {other} on {addresses[other]} cannot reach; TRIMWIRE_SOCKET_IFNAME or TRIMWIRE_ADDRESS choose another address "
+        "(where MASTER_ADDR is a host's name, look whether that host's /etc/hosts leads it to 127.0.1.1)"
+    )
 
 
 def _exchange(store: dist.Store, rank: int, world: int, own: dict[str, Any], timeout: datetime.timedelta) -> list[dict[str, Any]]:

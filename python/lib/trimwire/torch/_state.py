@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,8 @@ class TrimwireState:
         rank, world, size = dist.get_rank(self.group), dist.get_world_size(self.group), self.local_size
         if size < 1 or world % size:
             raise ValueError(f"local_size: {size}, of {world} ranks in all; every host has to have as many")
+        if size == world > 1 and rank == 0:
+            warnings.warn(f"local_size is {size}, and there are {world} ranks: all are on one host, and no gradient goes through trimwire. TRIMWIRE_LOCAL_SIZE=1 has every rank send for itself", RuntimeWarning, stacklevel=2)
         chosen = current() if self.options is None else self.options
         group = agree_to_start(self.group, chosen, fallback=self.fallback, ranks=list(range(rank % size, world, size)))
         if group is None:

@@ -4,6 +4,8 @@
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Subcommand};
 use serde_json::json;
+use std::path::PathBuf;
+use trimwire_p4runtime::server::tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use trimwire_switch::admin::v1::admin_client::AdminClient;
 use trimwire_switch::admin::v1::{
     GetRequest, QueueConfig, QueueStats, ResetArbitrationRequest, SetBufferRequest, SetPortRequest,
@@ -19,6 +21,15 @@ pub(crate) struct AdminArguments {
     /// Address where the switch serves P4Runtime.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9559", global = true)]
     server: String,
+    /// Speak TLS, and trust certificates of this authority, in PEM.
+    #[arg(long, value_name = "FILE", global = true)]
+    tls_ca: Option<PathBuf>,
+    /// Show this certificate to a switch that asks for one, in PEM.
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_ca", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, in PEM.
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Print JSON instead of a table.
     #[arg(long, global = true)]
     json: bool,
@@ -93,12 +104,34 @@ pub(crate) fn run(arguments: AdminArguments) -> Result<String> {
     runtime.block_on(ask(arguments))
 }
 
+/// The way to the switch.
+fn endpoint(arguments: &AdminArguments) -> Result<Endpoint> {
+    let AdminArguments { server, tls_ca, tls_cert, tls_key, .. } = arguments;
+    let read =
+        |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let Some(ca) = tls_ca else { return Ok(Endpoint::from_shared(format!("http://{server}"))?) };
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?));
+    if let (Some(certificate), Some(key)) = (tls_cert, tls_key) {
+        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+    }
+    Endpoint::from_shared(format!("https://{server}"))?
+        .tls_config(tls)
+        .context("--tls-ca, --tls-cert and --tls-key are no certificates and key in PEM")
+}
+
 async fn ask(arguments: AdminArguments) -> Result<String> {
-    let AdminArguments { server, json, command } = arguments;
-    let mut client = AdminClient::connect(format!("http://{server}"))
-        .await
-        .with_context(|| format!("no switch answers at {server}; --server HOST:PORT names another"))?;
-    let refused = |status: tonic::Status| anyhow!("the switch says: {}", status.message());
+    let channel = endpoint(&arguments)?.connect().await;
+    let AdminArguments { server, json, command, tls_ca, .. } = arguments;
+    let tls = if tls_ca.is_some() { ", or it takes no such certificate" } else { "" };
+    let channel = channel
+        .with_context(|| format!("no switch answers at {server}{tls}; --server HOST:PORT names another"))?;
+    let mut client = AdminClient::new(channel);
+    // What is not HTTP/2 ends the connection, and has no status of a server.
+    let hint = if tls_ca.is_none() { "; if it speaks TLS: --tls-ca FILE" } else { "" };
+    let refused = |status: tonic::Status| match std::error::Error::source(&status) {
+        Some(_) => anyhow!("the connection to {server} broke: {}{hint}", status.message()),
+        None => anyhow!("the switch says: {}", status.message()),
+    };
     match command {
         Command::Show { ports } => {
             let answer = client.get(GetRequest { ports }).await.map_err(refused)?.into_inner();

@@ -3,12 +3,16 @@
 
 use super::probe::{Tally, plan};
 use super::{Finding, State};
+use std::net::{IpAddr, SocketAddr};
 
 /// One direction's probes.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Way {
     /// `to 10.0.0.2`, `from 10.0.0.2`.
     pub(super) name: String,
+    /// Who sends, and where the other end listens.
+    pub(super) from: IpAddr,
+    pub(super) to: SocketAddr,
     /// Largest IP packet that the sending interface takes, and those tried, bytes.
     pub(super) sizes: Vec<u32>,
     pub(super) dscp: Tally,
@@ -24,7 +28,27 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) fn findings(&self) -> Vec<Finding> {
+        if self.is_blocked() {
+            return vec![self.blocked()];
+        }
         vec![self.mtu(), self.marks(), self.checksums(), self.cutting()]
+    }
+
+    /// Whether no probe of any kind has come.
+    fn is_blocked(&self) -> bool {
+        let came = |tally: &Tally| !tally.small.is_empty() || tally.whole + tally.cut > 0;
+        let tallies = [&self.dscp, &self.sized, &self.unchecked, &self.filled, &self.zero];
+        !tallies.into_iter().chain(&self.raw).any(came)
+    }
+
+    /// Says it once: without a single probe nothing is known of sizes, DSCPs or trims.
+    fn blocked(&self) -> Finding {
+        let Self { from, to, .. } = self;
+        let advice = format!(
+            "a firewall or a security group drops it: let UDP through from {from} to {}, to whatever port",
+            to.ip()
+        );
+        Finding::new(self.check("UDP"), State::Bad, format!("no UDP from {from} reaches {to}"), &advice)
     }
 
     fn check(&self, what: &str) -> String {
@@ -126,13 +150,24 @@ impl Way {
     }
 }
 
+/// Both ways to a host, and round trips. Where a way is blocked, no round trip can be, and it is not said again.
+pub(super) fn findings(name: &str, trips: Vec<u64>, times: usize, ways: [&Way; 2]) -> Vec<Finding> {
+    let explained = trips.is_empty() && ways.iter().any(|way| way.is_blocked());
+    let trip = (!explained).then(|| round_trips(name, trips, times));
+    trip.into_iter().chain(ways.into_iter().flat_map(Way::findings)).collect()
+}
+
 /// Round trips of small datagrams one at a time.
-pub(super) fn round_trips(name: &str, mut trips: Vec<u64>, times: usize) -> Finding {
+fn round_trips(name: &str, mut trips: Vec<u64>, times: usize) -> Finding {
     trips.sort_unstable();
     let lost = times - trips.len();
-    let us = |at: usize| trips.get(at).map_or(f64::NAN, |&ns| ns as f64 / 1e3);
-    let (least, middle) = (us(0), us(trips.len() / 2));
-    let found = format!("{least:.0} us at least, {middle:.0} us in the middle; {lost} of {times} lost");
+    let found = match (trips.first(), trips.get(trips.len() / 2)) {
+        (Some(&least), Some(&middle)) => {
+            let [least, middle] = [least, middle].map(|ns| ns as f64 / 1e3);
+            format!("{least:.0} us at least, {middle:.0} us in the middle; {lost} of {times} lost")
+        }
+        _ => format!("{lost} of {times} lost"),
+    };
     let advice = "a path that loses packets that nothing presses on is broken: cables, optics, or an interface's errors (ip -s link)";
     // One may find a host asleep.
     Finding::fine_if(lost * 50 <= times, format!("{name}: round trip"), found, advice)
@@ -150,6 +185,8 @@ mod tests {
         let cut = Tally { whole: 100, cut: 1_900, marked: 1_900, ..Tally::default() };
         Way {
             name: "to 10.0.0.2".to_owned(),
+            from: [10, 0, 0, 1].into(),
+            to: ([10, 0, 0, 2], 7_000).into(),
             sizes: vec![576, 1_500],
             dscp: small(&mut plan().into_iter().map(u32::from), |dscp| dscp as u8),
             sized: small(&mut [576, 1_500].into_iter(), |_| 39),
@@ -207,6 +244,39 @@ mod tests {
         );
     }
 
+    /// The same way with no probe through.
+    fn blocked() -> Way {
+        let nothing = Tally::default;
+        Way {
+            dscp: nothing(),
+            sized: nothing(),
+            unchecked: nothing(),
+            filled: nothing(),
+            zero: nothing(),
+            raw: Some(nothing()),
+            ..healthy()
+        }
+    }
+
+    #[test]
+    fn blocked_udp_is_one_finding_and_says_nothing_of_what_was_not_measured() {
+        let open = Way { name: "from 10.0.0.2".to_owned(), ..healthy() };
+        let found = findings("to 10.0.0.2", Vec::new(), 200, [&blocked(), &open]);
+        let bad: Vec<_> = found.iter().filter(|finding| finding.state == State::Bad).collect();
+        let [bad] = bad[..] else { panic!("one finding: {found:?}") };
+        assert_eq!(bad.check, "to 10.0.0.2: UDP");
+        assert_eq!(bad.found, "no UDP from 10.0.0.1 reaches 10.0.0.2:7000");
+        assert!(bad.advice.contains("firewall"), "{bad:?}");
+        let text = format!("{found:?}");
+        assert!(!text.contains("NaN") && !text.contains("mtu 0") && !text.contains("cables"), "{text}");
+        // Both ways blocked: each is named, and nothing else.
+        assert_eq!(findings("to 10.0.0.2", Vec::new(), 200, [&blocked(), &blocked()]).len(), 2);
+        // A single trimmed packet is a sign of life.
+        let mut way = blocked();
+        way.zero.cut = 1;
+        assert!(way.findings().len() > 1);
+    }
+
     #[test]
     fn an_idle_network_and_cuts_without_a_mark_are_worth_a_note() {
         let mut way = healthy();
@@ -221,6 +291,9 @@ mod tests {
     fn round_trips_that_are_lost_without_a_reason_are_bad() {
         assert_eq!(round_trips("to h", vec![5_000; 100], 100).state, State::Fine);
         assert_eq!(round_trips("to h", vec![5_000; 90], 100).state, State::Bad);
-        assert!(round_trips("to h", Vec::new(), 100).found.contains("100 of 100 lost"));
+        assert_eq!(round_trips("to h", Vec::new(), 100).found, "100 of 100 lost");
+        // Of ways that are open it is told beside what they are.
+        let (way, back) = (healthy(), healthy());
+        assert!(findings("to h", Vec::new(), 100, [&way, &back])[0].found.contains("100 of 100 lost"));
     }
 }

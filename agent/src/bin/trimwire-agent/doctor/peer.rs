@@ -2,7 +2,7 @@
 //! Two hosts that probe the way between them, each direction in turn.
 
 use super::Finding;
-use super::judge::{Way, round_trips};
+use super::judge::{self, Way};
 use super::probe::{Card, Packets, Probe, Tally, round_trips as measure, sizes, tally};
 use crate::args::LinkArgs;
 use crate::talk::{self, ANSWER, Line};
@@ -189,11 +189,11 @@ fn examine(mut line: Line) -> anyhow::Result<(IpAddr, Vec<Finding>)> {
     let there = There::new(&line, &answer)?;
     let mut visit = Visit { line, end, there };
     let name = visit.there.socket.ip();
-    let mut findings = vec![visit.round_trips(&format!("to {name}"))?];
-    findings.extend(visit.forth(format!("to {name}"))?.findings());
-    findings.extend(visit.back(format!("from {name}"))?.findings());
+    let trips = visit.round_trips()?;
+    let forth = visit.forth(format!("to {name}"))?;
+    let back = visit.back(format!("from {name}"))?;
     visit.line.say(&Word::Over)?;
-    Ok((own, findings))
+    Ok((own, judge::findings(&format!("to {name}"), trips, ROUND_TRIPS, [&forth, &back])))
 }
 
 fn line_hear(line: &mut Line) -> anyhow::Result<Word> {
@@ -220,9 +220,9 @@ impl Visit {
         }
     }
 
-    fn round_trips(&mut self, name: &str) -> anyhow::Result<Finding> {
+    fn round_trips(&mut self) -> anyhow::Result<Vec<u64>> {
         let (_, trips) = self.counted(false, true, |end, to| measure(&mut end.socket, to, ROUND_TRIPS))?;
-        Ok(round_trips(name, trips, ROUND_TRIPS))
+        Ok(trips)
     }
 
     /// Probes of one kind, sent to the other end.
@@ -242,23 +242,27 @@ impl Visit {
 
     fn forth(&mut self, name: String) -> anyhow::Result<Way> {
         let (mtu, raw) = (self.end.card.mtu, self.there.raw.is_some());
-        self.way(name, mtu, raw, Self::sent)
+        self.way(name, (self.end.own, self.there.socket), mtu, raw, Self::sent)
     }
 
     fn back(&mut self, name: String) -> anyhow::Result<Way> {
         let (mtu, raw) = (self.there.mtu, self.end.raw.is_some());
-        self.way(name, mtu, raw, Self::received)
+        let ends = (self.there.socket.ip(), self.end.socket.local_address());
+        self.way(name, ends, mtu, raw, Self::received)
     }
 
     fn way(
         &mut self,
         name: String,
+        (from, to): (IpAddr, SocketAddr),
         mtu: u32,
         raw: bool,
         probe: fn(&mut Self, Probe, bool, bool) -> anyhow::Result<Tally>,
     ) -> anyhow::Result<Way> {
         Ok(Way {
             name,
+            from,
+            to,
             sizes: sizes(mtu),
             dscp: probe(self, Probe::Dscp, false, false)?,
             sized: probe(self, Probe::Sizes, false, false)?,

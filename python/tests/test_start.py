@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Promises about jobs that are set up wrongly: they end at once, or warn, and the text names what to mend."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import socket
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from ranks import run  # noqa: E402
+
+import trimwire  # noqa: E402
+from trimwire import _metrics  # noqa: E402
+from trimwire.torch import Options, TrimwireState, _options, _rendezvous  # noqa: E402
+
+REPOSITORY = Path(os.environ.get("TRIMWIRE_REPOSITORY", Path(__file__).resolve().parents[2]))
+
+
+class Listening:
+    """A group that would listen on an address that this host need not have."""
+
+    def __init__(self, address: str, **_: Any) -> None:
+        self.address, self.channels, self.mtu, self.agreed_mtu = f"{address}:7000", 1, 1_500, None
+
+    def connect(self, rank: int, addresses: list[str], **_: Any) -> list[str]:
+        return addresses
+
+
+def meet(addresses: list[str]) -> list[Any]:
+    """What ranks that listen there make of each other, by rank."""
+    store, world = dist.HashStore(), len(addresses)
+    results: list[Any] = [None] * world
+
+    def one(rank: int) -> None:
+        try:
+            results[rank] = _rendezvous.connect(store, rank, world, timeout=datetime.timedelta(seconds=30), options=Options(address=addresses[rank]))
+        except RuntimeError as error:
+            results[rank] = str(error)
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=40)
+    return results
+
+
+def test_a_rank_on_loopback_that_the_others_cannot_reach_is_named_at_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rendezvous, "Group", Listening)
+    for addresses, rank, other in (
+        (["127.0.0.1", "10.9.0.2"], 0, 1),
+        (["10.9.0.1", "10.9.0.2", "127.0.1.1"], 2, 0),
+        (["[::1]", "[fd00::2]"], 0, 1),
+    ):
+        (said,) = set(meet(addresses))
+        assert f"rank {rank} listens on {addresses[rank]}:7000, which rank {other} on {addresses[other]}:7000 cannot reach; TRIMWIRE_SOCKET_IFNAME" in said
+        assert "/etc/hosts" in said
+    for addresses in (["127.0.0.1", "127.0.0.3"], ["10.9.0.1", "10.9.0.2"]):
+        assert meet(addresses) == [[f"{address}:7000" for address in addresses]] * 2
+
+
+def misspelt(environment: dict[str, str]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _options.warn_of_misspelt(environment)
+    return [str(warning.message) for warning in caught]
+
+
+def test_a_misspelt_variable_is_a_warning_that_names_the_right_one() -> None:
+    for name, right in (("GRADIENT", "GRADIENTS"), ("GRADINETS", "GRADIENTS"), ("PLANE", "PLANES"), ("LOCALSIZE", "LOCAL_SIZE"), ("SOCKET_IFNAMES", "SOCKET_IFNAME"), ("SEALKEY", "SEAL_KEY")):
+        assert misspelt({f"TRIMWIRE_{name}": "lossy"}) == [f"TRIMWIRE_{name} is no variable of trimwire: did you mean TRIMWIRE_{right}?"]
+        # Once a host.
+        assert misspelt({f"TRIMWIRE_{name}": "lossy", "LOCAL_RANK": "1"}) == []
+    assert misspelt({"TRIMWIRE_GRADIENTS": "lossy", "TRIMWIRE_MTU": "1500", "TRIMWIRE_COLOUR_OF_MY_BIKE": "red", "GRADIENT": "lossy"}) == []
+
+
+def test_a_group_that_starts_looks_for_misspelt_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rendezvous, "Group", Listening)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setenv("TRIMWIRE_GRADIENT", "lossy")
+    # Of a group whose options the program gives, too.
+    with pytest.warns(RuntimeWarning, match="did you mean TRIMWIRE_GRADIENTS"):
+        meet(["127.0.0.1"])
+
+
+def test_variables_of_the_other_programs_and_of_tests_are_not_taken_for_misspelt_ones() -> None:
+    page, script = REPOSITORY / "docs/reference/generated/environment.md", REPOSITORY / "packaging/reference.py"
+    if not page.exists():
+        pytest.skip(f"SKIPPED: no {page}; TRIMWIRE_REPOSITORY names the repository")
+    names = set(re.findall(r"TRIMWIRE_[A-Z0-9_]*[A-Z0-9]\b", page.read_text() + script.read_text()))
+    others = {name: "" for name in names if name.removeprefix("TRIMWIRE_") not in _options._NAMES}
+    assert "TRIMWIRE_BIN_DIR" in others and "TRIMWIRE_UPDATE_GOLDENS" in others
+    assert misspelt(others) == []
+
+
+def test_words_for_yes_and_no_are_those_that_the_error_lists() -> None:
+    for text, value in (("1", True), ("true", True), ("True", True), ("0", False), ("false", False)):
+        assert _options.from_environment({"TRIMWIRE_CONSISTENT": text}).consistent is value
+    with pytest.raises(ValueError, match="TRIMWIRE_CONSISTENT=yes: valid are 0, 1, false and true"):
+        _options.from_environment({"TRIMWIRE_CONSISTENT": "yes"})
+
+
+@pytest.mark.parametrize("given", ["much", "575", "9217", "9000000"])
+def test_an_mtu_that_no_packet_can_have_is_refused_by_the_variables_name(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("TRIMWIRE_MTU", given)
+    with trimwire.Group("127.0.0.1") as group, pytest.raises(ValueError, match=f"TRIMWIRE_MTU: '{given}'; valid are 576 to 9216"):
+        _ = group.mtu
+
+
+def test_a_port_for_metrics_that_is_taken_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=rf"metrics \(TRIMWIRE_METRICS={address}\): cannot listen on {address}: Address already in use"):
+            _metrics.serve(address)
+
+
+def test_interfaces_that_there_are_not_are_named_with_the_variable_that_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIMWIRE_SOCKET_IFNAME", "eth9x")
+    with pytest.raises(ValueError, match="TRIMWIRE_SOCKET_IFNAME 'eth9x' selects none of the interfaces; there are: .*lo"):
+        trimwire.Group()
+
+
+def hooked(rank: int, world: int, size: int) -> list[str]:
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    state = TrimwireState(local_size=size)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        state.connect()
+    dist.barrier()
+    state.close()
+    dist.destroy_process_group()
+    return [str(warning.message) for warning in caught if "trimwire" in str(warning.message)]
+
+
+def test_a_hook_that_sends_nothing_because_all_ranks_share_a_host_says_so_once() -> None:
+    first, second = run(hooked, 2, 2)
+    assert second == [] and len(first) == 1
+    assert "no gradient goes through trimwire. TRIMWIRE_LOCAL_SIZE=1" in first[0]
+    assert run(hooked, 2, 1) == [[], []]
