@@ -409,8 +409,8 @@ impl<L: Link> Driver<L> {
         worked
     }
 
-    /// Goes on answering peers until nothing has arrived for `quiet_ns`: a STOP may have been lost, and its sender asks
-    /// again.
+    /// Goes on answering peers until nothing has arrived for `quiet_ns` and all that was sent is answered: a STOP may have been lost, and
+    /// its sender asks again; and a peer that stood still for longer may still lack a packet of ours.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -420,7 +420,8 @@ impl<L: Link> Driver<L> {
             let before = self.link.stats().received;
             let until_ns = self.now_ns().saturating_add(quiet_ns).min(end_ns);
             self.run(until_ns, &mut |_, _, _: &mut Endpoint| ControlFlow::<()>::Continue(()))?;
-            if self.link.stats().received == before || self.now_ns() >= end_ns {
+            let is_quiet = self.link.stats().received == before && !self.endpoint.is_sending();
+            if is_quiet || self.now_ns() >= end_ns {
                 return Ok(());
             }
         }

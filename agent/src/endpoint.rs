@@ -321,6 +321,11 @@ impl Endpoint {
         self.config.timeouts.patience_ns = patience_ns;
     }
 
+    /// Whether a message is under way to somebody who has not said yet that it is there.
+    pub fn is_sending(&self) -> bool {
+        self.peers.iter().any(Peer::is_sending)
+    }
+
     /// Whether a rank has answered this endpoint.
     pub fn is_met(&self, rank: u16) -> bool {
         self.peers.get(usize::from(rank)).is_some_and(Peer::is_met)

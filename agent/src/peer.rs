@@ -368,6 +368,11 @@ impl Peer {
         }
     }
 
+    /// Whether a message to the peer is not answered yet.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.sends.is_empty()
+    }
+
     /// Does what an outgoing transfer wants.
     fn apply(&mut self, cx: &mut Context<'_>, message: u32, next: outgoing::Next) {
         let Some(transfer) = self.sends.get_mut(&message) else { return };

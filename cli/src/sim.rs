@@ -184,11 +184,21 @@ const TITLES: [&str; 12] = [
 
 fn human(results: &Results) -> String {
     let rows: Vec<Vec<String>> = results.runs.iter().map(row).collect();
-    let text = format!("{} (seed {})\n\n{}", results.scenario, results.seed, table(&TITLES, &rows, 1));
+    let left: Vec<String> = results.runs.iter().filter_map(left).collect();
+    let table = table(&TITLES, &rows, 1);
+    let text = format!("{} (seed {})\n\n{table}{}", results.scenario, results.seed, left.concat());
     match training::human(&results.runs) {
         Some(trained) => format!("{text}\n{trained}"),
         None => text,
     }
+}
+
+/// A line about flows that did not finish: without it the times of the others would pass for the run's.
+fn left(run: &RunReport) -> Option<String> {
+    let RunReport { name, unfinished, .. } = run;
+    let flows = if *unfinished == 1 { "flow" } else { "flows" };
+    (*unfinished > 0)
+        .then(|| format!("\n{name}: {unfinished} {flows} did not finish; times are of the others.\n"))
 }
 
 fn row(run: &RunReport) -> Vec<String> {

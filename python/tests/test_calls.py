@@ -615,6 +615,7 @@ def dead(rank: int, world: int) -> Any:
     dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60), pg_options=trimwire.torch.Options(give_up=1.0))
     dist.barrier()
     if rank == 1:
+        time.sleep(0.3)  # Others have what it has sent.
         os._exit(7)
     try:
         dist.all_reduce(torch.ones(1_000))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import datetime
 import sys
+import time
 import warnings
 from typing import Any
 
@@ -259,12 +260,12 @@ def test_a_transport_that_cannot_start_at_one_rank_says_so_at_all(fallback: bool
 
 def dies(rank: int, world: int) -> Any:
     import os
-    import time
 
     begin(give_up=2.0)
     got = values(rank, LARGE)
     dist.all_reduce(got)
     if rank == 2:
+        time.sleep(0.3)  # Others have what it has sent.
         os._exit(7)
     begun = time.monotonic()
     try:
@@ -348,6 +349,7 @@ def begins_again(rank: int, world: int) -> Any:
     got = values(rank, LARGE)
     dist.all_reduce(got)
     if rank == 1:
+        time.sleep(0.3)  # Others have what it has sent.
         os._exit(7)
     try:
         dist.all_reduce(got)

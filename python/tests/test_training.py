@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import shutil
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -198,6 +199,7 @@ def dies(rank: int, world: int, way: str) -> str:
         trimwire.torch.register(model, give_up=2.0)
     steps(model, rank, 2, use=True)
     if rank == 1:
+        time.sleep(0.3)  # Others have what it has sent.
         os._exit(7)
     try:
         steps(model, rank, 1, use=True)

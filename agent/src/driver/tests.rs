@@ -98,6 +98,34 @@ fn a_message_crosses_a_perfect_link_whole() {
     assert!(nmse(&got, &gradient()) < 1e-9);
 }
 
+/// A receiver that is not scheduled for longer than a sender lingers without an arrival.
+#[test]
+fn a_peer_that_stands_still_is_not_left_without_what_was_sent_to_it() {
+    let [a, b]: [MemoryLink; 2] = MemoryLink::network(2).try_into().expect("two");
+    let (at_a, at_b) = (a.local_address(), b.local_address());
+    let reliability = Reliability::Bounded { loss: 0.0 };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut driver = Driver::new(config(0, reliability, at_b), a);
+            let mut message = Message::default();
+            Encoder::new(layout(), JOB)
+                .encode(&gradient(), envelope(), PLANES, &mut message)
+                .expect("finite");
+            driver.endpoint().send(0, 1, &message).expect("sends");
+            driver.linger(SECOND / 50, 20 * SECOND).expect("link");
+        });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut driver = Driver::new(config(1, reliability, at_a), b);
+        driver.endpoint().expect(0, 0, 1, expectation(reliability)).expect("expects");
+        let mut take = |_, event, _: &mut Endpoint| match event {
+            Event::Received { .. } => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        driver.run(10 * SECOND, &mut take).expect("link").expect("received, though late");
+        driver.linger(SECOND / 5, 10 * SECOND).expect("link");
+    });
+}
+
 /// Expects the message when it is first asked, as applications do that are told by another thread.
 struct ExpectsInPoll {
     asked: bool,

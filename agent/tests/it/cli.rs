@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-agent` on loopback: what it prints, and its exit codes.
 
+use crate::network::ports;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
-use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};
 
 fn start(words: &str) -> Child {
@@ -31,13 +31,8 @@ fn json(child: Child) -> Value {
 
 /// A port that is free on all the loopback addresses that a test uses.
 fn free_port(last: u8) -> u16 {
-    loop {
-        let first = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let port = first.local_addr().expect("bound").port();
-        if (2..=last).all(|host| UdpSocket::bind(("127.0.0.".to_owned() + &host.to_string(), port)).is_ok()) {
-            return port;
-        }
-    }
+    let hosts: Vec<String> = (1..=last).map(|host| format!("127.0.0.{host}")).collect();
+    ports::free_on(&hosts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf --record` and `--replay`, and `trimwire-agent transcript`, on loopback.
 
+use crate::network::ports;
 use serde_json::Value;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -42,20 +42,22 @@ impl Drop for Folder {
     }
 }
 
-/// A port that is free on both ranks' addresses.
-fn free_port() -> u16 {
+/// A place in the body of the record in a transcript's middle: behind the header of 28 bytes, each has a length and a check of four bytes.
+fn inside_a_record(bytes: &[u8]) -> usize {
+    let mut at = 28;
     loop {
-        let first = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let port = first.local_addr().expect("bound").port();
-        if UdpSocket::bind(("127.0.0.2", port)).is_ok() {
-            return port;
+        let length = u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+        let next = at + 8 + length;
+        if next >= bytes.len() / 2 && length > 0 {
+            return at + 8;
         }
+        at = next;
     }
 }
 
 /// Two ranks' reports, and their exit codes and complaints.
 fn pair(words: &str) -> [(Option<i32>, Value, String); 2] {
-    let port = free_port();
+    let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
     let peers = format!("--world 2 --peers 127.0.0.1,127.0.0.2 --port {port} --timeout 20s --json");
     let ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {peers} {words}")));
     ranks.map(|rank| {
@@ -168,7 +170,7 @@ fn a_transcript_is_shown_by_operation_and_by_step_and_damage_is_named() {
     let (code, stdout, _) = show(&folder.file("short"));
     assert!(code == Some(0) && stdout.contains("in the middle of a record"), "{stdout}");
     let mut damaged = bytes.clone();
-    damaged[bytes.len() / 2] ^= 1;
+    damaged[inside_a_record(&bytes)] ^= 1;
     std::fs::write(folder.file("damaged"), &damaged).expect("written");
     let (code, stdout, _) = show(&folder.file("damaged"));
     assert!(code == Some(1) && stdout.contains("is damaged"), "{stdout}");
@@ -181,7 +183,10 @@ fn a_transcript_is_shown_by_operation_and_by_step_and_damage_is_named() {
 fn a_run_that_is_killed_leaves_a_transcript_that_can_be_read() {
     let folder = Folder::new("killed");
     let run = folder.file("run");
-    let peers = format!("--world 2 --peers 127.0.0.1,127.0.0.2 --port {} --timeout 20s", free_port());
+    let peers = format!(
+        "--world 2 --peers 127.0.0.1,127.0.0.2 --port {} --timeout 20s",
+        ports::free_on(&["127.0.0.1", "127.0.0.2"])
+    );
     let words = format!("{peers} -b 64K -e 64K -n 10000 --record {run} {LOSSY}");
     let mut ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {words}")));
     let recorded = || std::fs::metadata(format!("{run}.0")).is_ok_and(|file| file.len() > 2_000);
@@ -225,7 +230,7 @@ fn a_full_disk_costs_the_transcript_and_not_the_sum() {
 
 /// Two workers' reports and a server's, with exit codes and complaints. What is said to `serve` need not be what is said to the workers.
 fn with_server(worker: &str, server: &str) -> [(Option<i32>, Value, String); 3] {
-    let port = free_port();
+    let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
     let peers =
         format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout 20s");
     let ranks = [
@@ -292,7 +297,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         );
 
         // Without its server's part it is another run; the server waits for a next one.
-        let port = free_port();
+        let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
         let peers = format!(
             "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout 20s"
         );
@@ -323,7 +328,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
 fn a_server_keeps_the_transcript_of_a_job_that_failed_beside_that_of_the_next() {
     let folder = Folder::new("failed");
     let run = folder.file("run");
-    let port = free_port();
+    let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
     let peers = format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2");
     let mut server = start(&format!("serve --rank 2 {peers} --timeout 1s --record {run} --json"));
     let job = |more: &str| {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 const HELP: &str = "\
 Examples:
-  trimwire plan examples/plans/vgg16.yaml examples/plans/nvlink-100g.yaml
+  trimwire plan examples/plans/vgg16.yaml examples/plans/pcie-25g.yaml
   trimwire plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.svg
   trimwire plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire plan measure > cluster.yaml                      what compression and collectives take here

@@ -27,8 +27,9 @@ interrupted goes on where it stopped.
 
 Examples:
   trimwire sim figures --quick --check               what CI does, in half a minute
-  trimwire sim figures --only mlt-14-googlenet       one figure; its runs are kept one by one
-  trimwire sim figures --only mlt-14-googlenet --write
+  trimwire sim figures --only mlt-14-whole           one figure; its runs are kept one by one
+  trimwire sim figures --only mlt-14-whole --write
+  trimwire sim figures my-scenarios/                 your own, with all seeds; into figures-results/
   trimwire sim figures --check                       every printed figure was made of these sources; quick ones are made again";
 
 /// Make the figures of a folder of scenarios, write them into the documentation, or compare them with it.

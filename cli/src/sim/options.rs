@@ -12,7 +12,8 @@ Examples:
   trimwire sim examples/figures/incast-15.yaml
   trimwire sim examples/figures/incast-15.yaml --json > incast.json
   trimwire sim examples/figures/incast-15.yaml --report incast/
-  trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim-48 --run ndp-48 --threads 2
+  trimwire sim examples/figures/mlt-14-whole.yaml --run trim --run NDP --threads 2
+  trimwire sim figures my-scenarios/
   trimwire sim figures --quick --check
 
 The documentation explains the scenario file, what is real and what is modelled.";
@@ -24,7 +25,7 @@ The documentation explains the scenario file, what is real and what is modelled.
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
-    /// Scenario file.
+    /// Scenario file. Runs have its first seed; `trimwire sim figures DIR` makes them with all.
     #[arg(value_name = "SCENARIO.yaml", required = true)]
     pub(super) scenario: Option<PathBuf>,
     /// Print the figures as JSON. The same seed gives the same bytes, except packet_hops_per_second.

@@ -129,6 +129,9 @@ fn mistakes_are_named_with_their_line_before_anything_is_run() {
     for (from, to, says) in [
         ("run: trim,", "run: tram,", "small.yaml:10: claims: there is no run 'tram'"),
         ("seeds: 2", "seeds: 0", "small.yaml:8: seeds: 0; valid are 1 to 1000"),
+        ("seeds: 2", "limit: 0s", "small.yaml:8: limit: 0; valid are times above 0"),
+        ("\"ndp <b>\", transport", "trim, transport", "small.yaml:7: name: another run is 'trim', too"),
+        ("{ trimwire: {} }", "{ trimwire: {} }, switch: { mark_at: 1KB }", "small.yaml:6: mark_at: switches"),
         ("star:", "fabric: nowhere.yaml, star:", "small.yaml:3: topology: give either fabric or a shape"),
         (
             "star: { hosts: 4, rate: 100Gbps, delay: 1us }",
@@ -157,6 +160,95 @@ fn mistakes_are_named_with_their_line_before_anything_is_run() {
     let folder = folder_with(SCENARIO);
     assert_eq!(trimwire(&["sim"], folder.path()).status.code(), Some(2));
     assert_eq!(trimwire(&["sim", "figures", "nowhere"], folder.path()).status.code(), Some(3));
+}
+
+#[test]
+fn flows_that_did_not_finish_are_told_beside_the_times_of_the_others() {
+    // Most flows take 28 us, those of the run in the middle 5.
+    let text = SCENARIO.replace("seeds: 2", "limit: 10us").replace(
+        "  - { name: \"ndp",
+        "  - { name: short, transport: { ndp: {} }, workload: { incast: { senders: 3, bytes: 10KB } } }\n  - { name: \"ndp",
+    );
+    let folder = folder_with(&text);
+    let output = trimwire(&["sim", "scenarios/small.yaml", "--report", "page"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(folder.path().join("page/index.html")).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    for text in [&*said, page.as_str()] {
+        assert!(text.contains("trim: 3 flows did not finish; times are of the others."), "{text}");
+    }
+    assert!(said.matches("did not finish").count() == 2 && !said.contains("short: "), "{said}");
+}
+
+/// Help of a command and of all below it, by the words that call it.
+fn help(words: &[String], found: &mut Vec<(String, String)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let args: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+    let output = trimwire(&args, folder.path());
+    assert!(output.status.success(), "{words:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let commands = text.lines().skip_while(|line| *line != "Commands:").skip(1);
+    // A command stands two columns in; what continues a description, further.
+    let below: Vec<String> = commands
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect();
+    found.push((words.join(" "), text));
+    for name in below {
+        help(&[words, &[name]].concat(), found);
+    }
+}
+
+#[test]
+fn files_figures_and_runs_that_help_names_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut helps = Vec::new();
+    help(&[], &mut helps);
+    assert!(helps.iter().any(|(command, _)| command == "sim figures"), "{helps:?}");
+    let (mut files, mut figures, mut runs) = (0, 0, 0);
+    for (command, text) in &helps {
+        for line in text.lines().filter(|line| line.trim_start().starts_with("trimwire ")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let values = |option: &'static str| {
+                words.windows(2).filter(move |pair| pair[0] == option).map(|pair| pair[1])
+            };
+            let named: Vec<&&str> = words.iter().filter(|word| word.starts_with("examples/")).collect();
+            for file in &named {
+                assert!(root.join(file).is_file(), "trimwire {command} --help names {file}: {line}");
+            }
+            for figure in values("--only") {
+                let file = root.join(format!("examples/figures/{figure}.yaml"));
+                assert!(file.is_file(), "trimwire {command} --help names {figure}: {line}");
+                figures += 1;
+            }
+            for run in values("--run") {
+                let text = std::fs::read_to_string(root.join(named[0])).unwrap();
+                let is_there = text.contains(&format!("name: {run},"));
+                assert!(is_there, "trimwire {command} --help names the run {run}: {line}");
+                runs += 1;
+            }
+            files += named.len();
+        }
+    }
+    assert!(files > 5 && figures > 1 && runs > 1, "{files} files, {figures} figures, {runs} runs");
+}
+
+#[test]
+fn scenarios_that_the_reference_shows_are_valid() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/scenario.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let shown = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut count = 0;
+    for text in shown {
+        let folder = folder_with(text);
+        let output = figures(folder.path(), &["--list"]);
+        assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+        count += 1;
+    }
+    assert!(count > 1);
 }
 
 const TRAINING: &str = "\

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scenario files: one network, one workload, several runs that differ in what they say.
 
+mod check;
 mod dcqcn;
 mod figure;
 mod file;
@@ -67,6 +68,8 @@ fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<P
     }
     let words = run.workload.as_ref().unwrap_or(&file.workload);
     let rate_bps = topology.cards().first().map_or(1, |(_, link, _)| link.rate_bps);
+    let fastest_bps = topology.cards().iter().map(|(_, link, _)| link.rate_bps).max().unwrap_or(rate_bps);
+    check::transport(&run.transport, fastest_bps)?;
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
     let compression = run.compression.unwrap_or(1.0);
     let training = match &file.training {
@@ -201,9 +204,11 @@ fn demands(
                 format!("senders: {}; the topology has {hosts} hosts, one of which receives", cast.senders);
             return wrong(&["workload", "incast", "senders"], reason);
         }
+        check::bytes("incast", cast.bytes)?;
         add(incast(cast.senders, less(cast.bytes.0), cast.jitter.map_or(0, |jitter| jitter.0), seed));
     }
     if let Some(all) = &words.permutation {
+        check::bytes("permutation", all.bytes)?;
         add(permutation(hosts, less(all.bytes.0), all.jitter.map_or(0, |jitter| jitter.0), seed));
     }
     if let Some(all) = &words.all_to_all {
@@ -213,11 +218,15 @@ fn demands(
                 format!("all_to_all: {hosts} hosts have more than {MOST_FLOWS} pairs"),
             );
         }
+        check::bytes("all_to_all", all.bytes)?;
         add(all_to_all(hosts, less(all.bytes.0), all.jitter.map_or(0, |jitter| jitter.0), seed));
     }
     if let Some(ringed) = &words.ring {
         let bytes = match (&ringed.model, ringed.bytes) {
-            (None, Some(bytes)) => bytes.0,
+            (None, Some(bytes)) => {
+                check::bytes("ring", bytes)?;
+                bytes.0
+            }
             (Some(name), None) => {
                 let model =
                     files.model(name).map_err(|reason| (vec!["workload", "ring", "model"], reason))?;
@@ -405,10 +414,16 @@ fn mlt(words: &MltWords) -> Result<MltConfig, Wrong> {
         }
     }
     let usual = MltConfig::default();
+    let t_low_ns = words.t_low.map_or(usual.t_low_ns, |time| time.0);
+    let t_high_ns = words.t_high.map_or(usual.t_high_ns, |time| time.0);
+    if t_low_ns > t_high_ns {
+        let reason = format!("t_low: {t_low_ns} ns; valid are up to t_high, {t_high_ns} ns");
+        return wrong(&["transport", "mlt", "t_low"], reason);
+    }
     Ok(MltConfig {
         loss: words.loss.unwrap_or(usual.loss),
-        t_low_ns: words.t_low.map_or(usual.t_low_ns, |time| time.0),
-        t_high_ns: words.t_high.map_or(usual.t_high_ns, |time| time.0),
+        t_low_ns,
+        t_high_ns,
         increase_bps: words.increase.map_or(usual.increase_bps, |rate| rate.0),
         gradient: words.gradient,
         important: words.important.unwrap_or(usual.important),
@@ -460,14 +475,11 @@ fn rule(
 ) -> Result<Rule, Wrong> {
     let nothing = SwitchWords::default();
     let words = words.unwrap_or(&nothing);
+    check::switch(words, transport, frame)?;
     let limit = words.buffer.map_or(512 << 10, |bytes| bytes.0);
     let mark_at = Some(words.mark_at.map_or(65 * frame, |bytes| bytes.0));
     if let Some(transport) = &transport.dcqcn {
         return dcqcn::rule(words, transport, limit, frame);
-    }
-    if words.has_dcqcn() {
-        let reason = "switch: k_min, k_max, p_max, pfc and lossy are valid with transport dcqcn";
-        return wrong(&["switch"], reason.into());
     }
     Ok(match () {
         () if transport.dctcp.is_some() => Rule::DropTail { limit, mark_at },
@@ -536,7 +548,7 @@ fn programs(
                 "with a fabric file all switches run the program, with the file's policy; valid is all",
             );
         }
-        (_, Some(_)) if words.has_thresholds() => {
+        (_, Some(_)) if words.thresholds().next().is_some() => {
             return wrong("thresholds are the fabric file's; valid beside p4 is nothing");
         }
         (_, Some(name)) => files.programs(&Programmed::Fabric { name }),

@@ -127,7 +127,8 @@ impl<'a> Worker<'a> {
                 return;
             }
             progress(Progress { now_ns, finished, flows: bounds.foreground });
-            let end_ns = now_ns.saturating_add(bounds.window_ns);
+            // What happens at the limit is the last that does, however long the window.
+            let end_ns = now_ns.saturating_add(bounds.window_ns).min(bounds.limit_ns.saturating_add(1));
             // Frames are taken in when they come, if only to lie there.
             let is_due = |&domain: &usize| {
                 board.next_ns[domain].load(Relaxed) < end_ns || board.came_ns[domain].load(Relaxed) != NEVER

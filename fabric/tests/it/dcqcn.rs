@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCQCN and PFC in whole networks: what is lost, who is held, who gets how much.
 
+use crate::scenario::prepare;
 use trimwire_fabric::sim::LinkChange;
 use trimwire_fabric::sim::discipline::{Marks, Rule};
 use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::pfc::Pfc;
-use trimwire_fabric::sim::program::Programs;
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
-use trimwire_fabric::sim::scenario::{File, Files, Programmed};
 use trimwire_fabric::sim::topology::{Node, Shape, Topology};
 use trimwire_fabric::sim::transport::{DcqcnConfig, SwiftConfig, Transport};
 use trimwire_fabric::sim::workload::{Begin, Demand, all_to_all, incast};
-use trimwire_planner::espresso::Model;
 
 const GBPS: u64 = 1_000_000_000;
 const PAYLOAD: u32 = 4_032;
@@ -180,27 +178,6 @@ fn links_that_fail_and_lose_leave_no_pause_behind() {
     assert!(outcome.lost > 0 && outcome.switches.pauses > 0);
 }
 
-/// No scenario here names another file.
-struct NoFiles;
-
-impl Files for NoFiles {
-    fn model(&mut self, name: &str) -> Result<Model, String> {
-        Err(name.to_owned())
-    }
-
-    fn fabric(&mut self, name: &str) -> Result<Topology, String> {
-        Err(name.to_owned())
-    }
-
-    fn parameters(&mut self, _: u32) -> Result<usize, String> {
-        Err("none".to_owned())
-    }
-
-    fn programs(&mut self, _: &Programmed<'_>) -> Result<Programs, String> {
-        Err("none".to_owned())
-    }
-}
-
 const SCENARIO: &str = "\
 scenario: small
 topology: { star: { hosts: 4, rate: 100Gbps, delay: 1us } }
@@ -211,12 +188,6 @@ runs:
       dcqcn: {}
     switch: {}
 ";
-
-fn prepare(text: &str) -> Result<Setup, String> {
-    let file = File::from_yaml(text, "small.yaml").map_err(|error| error.to_string())?;
-    let prepared = file.prepare(text, "small.yaml", &mut NoFiles).map_err(|error| error.to_string())?;
-    prepared.into_iter().next().map(|run| run.setup).ok_or_else(|| "no run".to_owned())
-}
 
 #[test]
 fn a_scenario_has_the_papers_numbers_where_it_names_none() {
@@ -258,7 +229,7 @@ fn values_that_make_no_sense_are_named_with_their_line() {
         (
             "dcqcn: {}\n    switch: {}",
             "ndp: {}\n    switch: { pfc: {} }",
-            "small.yaml:8: switch: k_min, k_max",
+            "small.yaml:8: pfc: switches of ndp do not read it; valid with dcqcn",
         ),
         ("dcqcn: {}", "swift: { beta: 2 }", "small.yaml:7: beta: 2; valid are above 0 to 1"),
         ("dcqcn: {}", "swift: { max_decrease: 1 }", "small.yaml:7: max_decrease: 1; valid are above 0"),

@@ -8,6 +8,7 @@ mod dcqcn;
 mod fabric_program;
 mod ladder;
 mod ranks;
+mod scenario;
 mod sim;
 mod swift;
 mod transfers;

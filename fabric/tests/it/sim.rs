@@ -332,6 +332,19 @@ fn pias_serves_short_flows_before_what_has_sent_much() {
 }
 
 #[test]
+fn a_run_ends_at_its_limit_however_short() {
+    // One switch has no links to others, so that its windows are the longest: 100 us, of which the flow takes about 33.
+    let took = 100 * u64::from(PAYLOAD + HEAD) * 8 / 100 + 330 + 2_000;
+    for limit_ns in [0, 1_000, 20_000, took - 500, took + 500, 99_000] {
+        let transport = Transport::Dctcp(DctcpConfig { initial_window: 1_000, ..DctcpConfig::default() });
+        let setup = setup(star(2), one(100 * u64::from(PAYLOAD)), transport, drop_tail(512 << 10));
+        let outcome = run(&Setup { limit_ns, ..setup }, 1, |_| {});
+        assert_eq!(outcome.unfinished, u64::from(limit_ns < took), "{limit_ns} of {took} ns");
+        assert!(outcome.end_ns <= limit_ns, "{} after {limit_ns} ns", outcome.end_ns);
+    }
+}
+
+#[test]
 fn whatever_is_lost_every_transport_ends() {
     // Two per cent of the frames vanish on every link of one host, and one link between switches is down for a while.
     let gray = |link| LinkChange { at_ns: 0, link, up: true, loss: 0.02 };

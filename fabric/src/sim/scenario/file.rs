@@ -10,6 +10,7 @@ use crate::sim::discipline::Rungs;
 use crate::sim::program::Programs;
 use crate::sim::topology::Topology;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use trimwire_planner::espresso::Model;
 
 /// A scenario, as its file says it.
@@ -21,7 +22,7 @@ pub struct File {
     /// Seed of everything that is drawn.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Virtual time at which a run ends.
+    /// Virtual time at which a run ends, above 0 [default: 10s].
     pub(super) limit: Option<Duration>,
     /// Payload of a whole packet in bytes, a multiple of 24.
     #[serde(default = "payload")]
@@ -38,15 +39,15 @@ pub struct File {
     pub(super) links: Vec<ChangeWords>,
     /// Time from a change until all plain switches have other routes [default: they learn nothing].
     pub(super) reroute: Option<Duration>,
-    /// Runs to compare.
+    /// Runs to compare, each with a name of its own.
     pub(super) runs: Vec<Run>,
-    /// Make each run with this many seeds, from `seed` on.
+    /// Seeds of a figure, from `seed` on: `trimwire sim figures DIR` makes each run with all of them, `trimwire sim` with the first.
     #[serde(default = "one")]
     pub seeds: u64,
     /// Whether the scenario takes seconds only, so that CI runs it.
     #[serde(default)]
     pub quick: bool,
-    /// Columns of the table that pages print.
+    /// Columns of the table that pages print [default: mean, p99, max, trimmed, dropped, again, nmse].
     #[serde(default = "columns")]
     pub columns: Vec<Measure>,
     /// What the paper claims.
@@ -129,12 +130,12 @@ pub(super) struct Run {
     pub(super) workload: Option<WorkloadWords>,
     /// Payload of this run instead of the scenario's.
     pub(super) payload: Option<u32>,
-    /// Divide the bytes of every flow by this.
+    /// Divide the bytes of every flow by this [default: 1].
     pub(super) compression: Option<f64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a shape with its keys, such as { star: { hosts: 16, … } }")]
 pub(super) struct TopologyWords {
     /// One switch.
     pub(super) star: Option<StarWords>,
@@ -201,7 +202,7 @@ pub(super) struct FatTreeWords {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "patterns with their keys, such as { incast: { senders: 15, … } }")]
 pub(super) struct WorkloadWords {
     /// Many senders, one receiver.
     pub(super) incast: Option<IncastWords>,
@@ -390,12 +391,12 @@ pub(super) fn yes() -> bool {
 #[non_exhaustive]
 pub enum ScenarioError {
     /// Not YAML, a key that there is not, or a value of another kind; the message has line and column.
-    #[error("{file}: {source}")]
+    #[error("{file}: {reason}")]
     Yaml {
         /// Its name.
         file: String,
-        /// What is wrong.
-        source: yaml_serde::Error,
+        /// What is wrong, and what is valid.
+        reason: String,
     },
     /// A value that makes no sense.
     #[error("{file}:{line}: {reason}")]
@@ -409,10 +410,31 @@ pub enum ScenarioError {
     },
 }
 
+/// What numbers are called in messages, by what they are called in the code.
+const NUMBERS: [(&str, &str); 6] = [
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    ("expected u32", "expected a whole number from 0 to 4294967295"),
+    ("expected u64", "expected a whole number from 0"),
+    ("expected usize", "expected a whole number from 0"),
+    ("expected f32", "expected a number"),
+    ("expected f64", "expected a number"),
+];
+
+/// An error of the parser in the words of the file's author.
+fn reason(error: &yaml_serde::Error) -> String {
+    NUMBERS.iter().fold(error.to_string(), |text, (code, words)| text.replace(code, words))
+}
+
+/// The first run whose name one before it has.
+fn repeated(runs: &[Run]) -> Option<usize> {
+    let mut names = BTreeSet::new();
+    runs.iter().position(|run| !names.insert(run.name.as_str()))
+}
+
 impl File {
     /// Reads a scenario; `name` is the file's, for messages.
     pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScenarioError> {
-        let yaml = |source| ScenarioError::Yaml { file: name.to_owned(), source };
+        let yaml = |error| ScenarioError::Yaml { file: name.to_owned(), reason: reason(&error) };
         let file: Self = yaml_serde::from_str(text).map_err(yaml)?;
         if file.runs.is_empty() {
             let (line, reason) = (line_of(text, &["runs"], None), "runs: there are none".to_owned());
@@ -423,6 +445,15 @@ impl File {
         };
         if !(1..=MOST_SEEDS).contains(&file.seeds) {
             return refuse("seeds", format!("seeds: {}; valid are 1 to {MOST_SEEDS}", file.seeds));
+        }
+        if file.limit.is_some_and(|limit| limit.0 == 0) {
+            return refuse("limit", "limit: 0; valid are times above 0, such as 10s".to_owned());
+        }
+        if let Some(again) = repeated(&file.runs) {
+            let line = line_of(text, &["runs", "name"], Some(again));
+            let reason =
+                format!("name: another run is '{}', too; valid are names that differ", file.runs[again].name);
+            return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
         }
         let is_run = |name: &str| file.runs.iter().any(|run| run.name == name);
         let named = file.claims.iter().flat_map(|claim| [&claim.run, &claim.beside]);

@@ -28,6 +28,10 @@ const SIZES: &[(&str, f64)] = &[
     ("B", 1.0),
 ];
 
+const TIME: &str = "a time with its unit (ns, us, ms, s), such as 10us, 1.5ms or 2s";
+const RATE: &str = "a speed above 0 with its unit (bps, Kbps, Mbps, Gbps, Tbps), such as 100Gbps";
+const SIZE: &str = "a size up to 9000000GB with its unit (B, KB, MB, GB, KiB, MiB, GiB), such as 2MB";
+
 /// Reads a number with a unit; the value in the smallest unit, below 2^53.
 fn read(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (unit, times) = units.iter().find(|(unit, _)| text.ends_with(unit))?;
@@ -54,14 +58,13 @@ impl Visitor<'_> for Expecting {
 
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Expecting(TIMES, "a time such as 10us, 1.5ms or 2s")).map(Self)
+        from.deserialize_str(Expecting(TIMES, TIME)).map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let expecting = Expecting(RATES, "a speed above 0, such as 100Gbps or 400Mbps");
-        let rate = from.deserialize_str(expecting)?;
+        let rate = from.deserialize_str(Expecting(RATES, RATE))?;
         if rate == 0 {
             return Err(de::Error::custom("a speed of 0; valid are speeds above 0, such as 100Gbps"));
         }
@@ -71,7 +74,7 @@ impl<'de> Deserialize<'de> for Rate {
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Expecting(SIZES, "a size such as 2MB, 512KiB or 1500B")).map(Self)
+        from.deserialize_str(Expecting(SIZES, SIZE)).map(Self)
     }
 }
 

@@ -4,8 +4,17 @@
 use super::quantity::{Bytes, Duration, Rate};
 use serde::Deserialize;
 
+/// Transports by what their switches have: a buffer in bytes, marks from a threshold, drops by importance from one, a queue of so many packets, importance, the ladder, DCQCN's marks and PFC.
+const BUFFERED: &[&str] = &["dctcp", "pias", "pfabric", "mlt", "dcqcn", "swift", "trimwire"];
+const MARKED: &[&str] = &["dctcp", "pias"];
+const SELECTIVE: &[&str] = &["mlt"];
+const COUNTED: &[&str] = &["ndp", "nscc"];
+const IMPORTANT: &[&str] = &["mlt", "trimwire"];
+const LADDER: &[&str] = &["trimwire"];
+const DCQCN: &[&str] = &["dcqcn"];
+
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a transport with its keys, such as { dctcp: {} }")]
 pub(super) struct TransportWords {
     /// DCTCP.
     pub(super) dctcp: Option<DctcpWords>,
@@ -27,16 +36,35 @@ pub(super) struct TransportWords {
     pub(super) trimwire: Option<TrimwireWords>,
 }
 
+impl TransportWords {
+    /// Names of those that are given: of a valid run, one.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let Self { dctcp, pias, pfabric, ndp, nscc, mlt, dcqcn, swift, trimwire } = self;
+        let given = [
+            ("dctcp", dctcp.is_some()),
+            ("pias", pias.is_some()),
+            ("pfabric", pfabric.is_some()),
+            ("ndp", ndp.is_some()),
+            ("nscc", nscc.is_some()),
+            ("mlt", mlt.is_some()),
+            ("dcqcn", dcqcn.is_some()),
+            ("swift", swift.is_some()),
+            ("trimwire", trimwire.is_some()),
+        ];
+        given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name))
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DctcpWords {
-    /// Initial window in packets.
+    /// Initial window in packets [default: 10].
     pub(super) initial_window: Option<u32>,
-    /// Least retransmission time-out.
+    /// Least retransmission time-out [default: 10ms].
     pub(super) rto_min: Option<Duration>,
-    /// Duplicate ACKs that tell a loss.
+    /// Duplicate ACKs that tell a loss [default: 3].
     pub(super) duplicates: Option<u32>,
-    /// Spray packets over all paths.
+    /// Spray packets over all paths; without it a flow stays on one. Raise `duplicates` with it.
     #[serde(default)]
     pub(super) spray: bool,
 }
@@ -44,13 +72,13 @@ pub(super) struct DctcpWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PiasWords {
-    /// Initial window in packets.
+    /// Initial window in packets [default: 10].
     initial_window: Option<u32>,
-    /// Least retransmission time-out.
+    /// Least retransmission time-out [default: 10ms].
     rto_min: Option<Duration>,
-    /// Duplicate ACKs that tell a loss.
+    /// Duplicate ACKs that tell a loss [default: 3].
     duplicates: Option<u32>,
-    /// Bytes after which a flow moves to the next lower priority.
+    /// Bytes after which a flow moves to the next lower priority [default: guesses, 50KB, 100KB, 250KB, 1MB, 2MB, 5MB, 10MB].
     pub(super) demote_after: Option<Vec<Bytes>>,
 }
 
@@ -64,50 +92,50 @@ impl PiasWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PFabricWords {
-    /// Least retransmission time-out.
+    /// Least retransmission time-out [default: none].
     pub(super) rto_min: Option<Duration>,
-    /// Retransmission time-out in round trips.
+    /// Retransmission time-out in round trips of the idle path [default: 3].
     pub(super) rto_round_trips: Option<f64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NdpWords {
-    /// Initial window in packets.
+    /// Initial window in packets [default: what fills the idle path].
     pub(super) initial_window: Option<u32>,
-    /// Retransmission time-out.
+    /// Retransmission time-out [default: 1ms].
     pub(super) rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NsccWords {
-    /// Queueing delay to aim at.
+    /// Queueing delay to aim at [default: 3/4 of the idle path's round trip].
     pub(super) target: Option<Duration>,
-    /// Retransmission time-out.
+    /// Retransmission time-out [default: 100us more than the idle path's round trip].
     pub(super) rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MltWords {
-    /// Share of packets that may be lost.
+    /// Share of packets that may be lost [default: 0.1].
     pub(super) loss: Option<f64>,
-    /// Raise the rate below this round trip.
+    /// Raise the rate below this round trip [default: 12.5us].
     pub(super) t_low: Option<Duration>,
-    /// Lower the rate above this round trip.
+    /// Lower the rate above this round trip [default: 125us].
     pub(super) t_high: Option<Duration>,
-    /// Additive increase of the rate.
+    /// Additive increase of the rate [default: 40Mbps].
     pub(super) increase: Option<Rate>,
     /// Use the whole of TIMELY's algorithm.
     #[serde(default)]
     pub(super) gradient: bool,
-    /// Share of important packets.
+    /// Share of important packets [default: 0.5].
     pub(super) important: Option<f64>,
     /// Spray packets over all paths.
     #[serde(default = "super::file::yes")]
     pub(super) spray: bool,
-    /// Retransmission time-out of control packets.
+    /// Retransmission time-out of control packets [default: 1ms].
     pub(super) control_rto: Option<Duration>,
 }
 
@@ -174,19 +202,19 @@ pub(super) struct TrimwireWords {
     /// Share of packets that may be missing.
     #[serde(default = "hundredth")]
     pub(super) loss: f64,
-    /// Initial rate.
+    /// Initial rate, up to the rate of the hosts' links [default: that rate].
     pub(super) start: Option<Rate>,
     /// Start at the fair share of the receiver.
     #[serde(default)]
     pub(super) start_fair: bool,
-    /// Additive increase of the rate.
+    /// Additive increase of the rate at line rate [default: 1/250 of it].
     pub(super) increase: Option<Rate>,
-    /// Share of important packets.
+    /// Share of important packets, 0 to 1.
     #[serde(default = "half")]
     pub(super) important: f64,
-    /// Bytes in flight at most.
+    /// Bytes in flight at most, to all hosts together, 24KB and more [default: 8MiB].
     pub(super) window: Option<Bytes>,
-    /// UDP source ports to spray over.
+    /// UDP source ports to spray over, 1 to 256.
     #[serde(default = "ports")]
     pub(super) paths: u16,
 }
@@ -222,54 +250,62 @@ pub(super) enum AlgorithmWord {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a switch's keys, such as { buffer: 512KiB }")]
 pub(super) struct SwitchWords {
-    /// Buffer of a port.
+    /// Buffer of a port [default: 512KiB; trimwire: 400us of the hosts' links]. Valid with dctcp, pias, pfabric, mlt, dcqcn, swift, trimwire.
     pub(super) buffer: Option<Bytes>,
-    /// Queue from which packets are marked.
+    /// Queue from which packets are marked [default: 65 packets]. Valid with dctcp, pias.
     pub(super) mark_at: Option<Bytes>,
-    /// Queue from which MLT's lowest queue drops.
+    /// Queue from which MLT's lowest queue drops less important packets [default: 65 packets]. Valid with mlt, without blind.
     pub(super) drop_at: Option<Bytes>,
-    /// Packets that a queue of NDP or NSCC holds.
+    /// Packets that a queue holds [default: 8; nscc: what a path of 12us holds, at least 8]. Valid with ndp, nscc.
     pub(super) packets: Option<u32>,
-    /// Queueing time from which packets are trimmed.
+    /// Queueing time from which important packets are trimmed, others from half of it [default: 40us]. Valid with trimwire.
     pub(super) shallow_at: Option<Duration>,
-    /// Queueing time from which packets are trimmed to the sign plane.
+    /// Queueing time from which important packets are trimmed to the sign plane, others from half of it [default: 80us]. Valid with trimwire.
     pub(super) deep_at: Option<Duration>,
-    /// Trim to the sign plane at once.
+    /// Trim to the sign plane at once. Valid with trimwire.
     #[serde(default)]
     pub(super) one_level: bool,
-    /// Ignore importance.
+    /// Ignore importance. Valid with mlt, trimwire.
     #[serde(default)]
     pub(super) blind: bool,
-    /// Queue from which DCQCN's switches mark [default: 5KB].
+    /// Queue from which DCQCN's switches mark [default: 5KB]. Valid with dcqcn.
     pub(super) k_min: Option<Bytes>,
-    /// Queue from which they mark every packet [default: 200KB].
+    /// Queue from which they mark every packet [default: 200KB]. Valid with dcqcn.
     pub(super) k_max: Option<Bytes>,
-    /// Share that they mark just below [default: 0.01].
+    /// Share that they mark just below [default: 0.01]. Valid with dcqcn.
     pub(super) p_max: Option<f64>,
-    /// PFC's numbers.
+    /// PFC's numbers. Valid with dcqcn, without lossy.
     pub(super) pfc: Option<PfcWords>,
-    /// DCQCN without PFC: switches drop.
+    /// DCQCN without PFC: switches drop. Valid with dcqcn.
     #[serde(default)]
     pub(super) lossy: bool,
-    /// Switches that run the P4 program: `all`, or a list of numbers.
+    /// Switches that run the P4 program: `all`, or a list of numbers. Valid with trimwire.
     pub(super) p4: Option<P4Words>,
 }
 
 impl SwitchWords {
-    /// Whether it says anything about thresholds.
-    pub(super) fn has_thresholds(&self) -> bool {
+    /// Keys of thresholds that are given, with the transports that they are valid with.
+    pub(super) fn thresholds(&self) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
         let Self { buffer, mark_at, drop_at, packets, shallow_at, deep_at, one_level, blind, .. } = self;
-        let sizes = [buffer, mark_at, drop_at].into_iter().any(Option::is_some) || packets.is_some();
-        let times = [shallow_at, deep_at].into_iter().any(Option::is_some);
-        sizes || times || *one_level || *blind || self.has_dcqcn()
-    }
-
-    /// Whether it says anything that only DCQCN's switches have.
-    pub(super) fn has_dcqcn(&self) -> bool {
         let Self { k_min, k_max, p_max, pfc, lossy, .. } = self;
-        [k_min, k_max].into_iter().any(Option::is_some) || p_max.is_some() || pfc.is_some() || *lossy
+        let given = [
+            (buffer.is_some(), "buffer", BUFFERED),
+            (mark_at.is_some(), "mark_at", MARKED),
+            (drop_at.is_some(), "drop_at", SELECTIVE),
+            (packets.is_some(), "packets", COUNTED),
+            (shallow_at.is_some(), "shallow_at", LADDER),
+            (deep_at.is_some(), "deep_at", LADDER),
+            (*one_level, "one_level", LADDER),
+            (*blind, "blind", IMPORTANT),
+            (k_min.is_some(), "k_min", DCQCN),
+            (k_max.is_some(), "k_max", DCQCN),
+            (p_max.is_some(), "p_max", DCQCN),
+            (pfc.is_some(), "pfc", DCQCN),
+            (*lossy, "lossy", DCQCN),
+        ];
+        given.into_iter().filter_map(|(is_given, key, valid)| is_given.then_some((key, valid)))
     }
 }
 
