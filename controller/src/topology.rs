@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is linked to whom, and routes: shortest paths over the links that are up, all of equal length used (ECMP).
 //!
-//! A [`Topology`] is looked at once; [`Topology::routes`] gives one switch's routes from it, in time that grows with the racks and the
-//! switch's ports and not with the hosts.
+//! A [`Topology`] is looked at once; [`Topology::routes`] gives one switch's routes from it, in time that grows with the links and not
+//! with the hosts.
 
 mod aggregate;
 mod prefix;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::OnceLock;
 
 use self::aggregate::Block;
 pub use self::prefix::Prefix;
@@ -65,55 +64,13 @@ pub struct Avoid {
 /// By switch: ports, and the switches behind them.
 type Links = Vec<Vec<(u16, usize)>>;
 
-/// Links, and how far each switch is from others over them, worked out when first asked: routes of all switches need the same.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Graph {
-    links: Links,
-    distances: Vec<OnceLock<Vec<u16>>>,
-}
-
-impl From<Links> for Graph {
-    fn from(links: Links) -> Self {
-        let distances = vec![OnceLock::new(); links.len()];
-        Self { links, distances }
-    }
-}
-
-impl Graph {
-    /// By switch, in links; the largest number where there is no way.
-    fn distances(&self, to: usize) -> &[u16] {
-        let search = || {
-            let mut distances = vec![u16::MAX; self.links.len()];
-            let mut queue = VecDeque::from([(to, 0)]);
-            while let Some((switch, distance)) = queue.pop_front() {
-                let Some(known @ &mut u16::MAX) = distances.get_mut(switch) else { continue };
-                *known = distance;
-                queue.extend(
-                    self.links.get(switch).into_iter().flatten().map(|(_, next)| (*next, distance + 1)),
-                );
-            }
-            distances
-        };
-        self.distances.get(to).map_or(&[], |distances| distances.get_or_init(search))
-    }
-
-    /// Ports on shortest paths to another switch.
-    fn ports(&self, from: usize, to: usize) -> Option<PortSet> {
-        let distances = self.distances(to);
-        let distance = distances.get(from).filter(|distance| (1..u16::MAX).contains(*distance))?;
-        let nearer = |next: &usize| distances.get(*next).is_some_and(|next| next + 1 == *distance);
-        let links = self.links.get(from).into_iter().flatten().filter(|(_, next)| nearer(next));
-        links.map(|(port, _)| PortSet::of(*port)).reduce(PortSet::union)
-    }
-}
-
 /// The links that routes use, the best first: without all that is avoided, then with what is drained. A rack that none of them lead to is
 /// sought over all links: a way that may be broken is better than none.
 ///
 /// Nothing loops: a switch that reaches a rack over some of these links hands on to one that is nearer over the same, or reaches it over
 /// better ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Detours(Vec<Graph>);
+pub struct Detours(Vec<Links>);
 
 /// A fabric's switches by number, in the order of their names.
 #[derive(Debug, Clone)]
@@ -121,7 +78,7 @@ pub struct Topology {
     names: Vec<String>,
     numbers: BTreeMap<String, usize>,
     /// Those that are up.
-    adjacent: Graph,
+    adjacent: Links,
     neighbours: Vec<BTreeMap<u16, Neighbour>>,
     /// By switch: its hosts with their ports; `None` where the link is down.
     hosts: Vec<Vec<(String, Option<u16>)>>,
@@ -140,7 +97,7 @@ impl Topology {
         let count = names.len();
         let mut topology = Self {
             names,
-            adjacent: vec![Vec::new(); count].into(),
+            adjacent: vec![Vec::new(); count],
             neighbours: vec![BTreeMap::new(); count],
             hosts: vec![Vec::new(); count],
             tiers: tiers(fabric, &numbers),
@@ -154,7 +111,7 @@ impl Topology {
             }
         }
         topology.blocks = aggregate::blocks(&topology.addresses(fabric));
-        topology.parts = parts(&topology.adjacent.links);
+        topology.parts = parts(&topology.adjacent);
         topology
     }
 
@@ -172,7 +129,7 @@ impl Topology {
             }
             End::Port(other, _) if up => {
                 if let (Some(other), Some(adjacent)) =
-                    (self.numbers.get(other), self.adjacent.links.get_mut(number))
+                    (self.numbers.get(other), self.adjacent.get_mut(number))
                 {
                     adjacent.push((*port, *other));
                 }
@@ -233,9 +190,9 @@ impl Topology {
     /// The links that are left without some.
     pub fn around(&self, avoid: &Avoid) -> Detours {
         let broken = Avoid { drained: BTreeSet::new(), ..avoid.clone() };
-        let mut left = vec![self.without(avoid).into()];
+        let mut left = vec![self.without(avoid)];
         if broken != *avoid && broken != Avoid::default() {
-            left.push(self.without(&broken).into());
+            left.push(self.without(&broken));
         }
         Detours(left)
     }
@@ -259,7 +216,7 @@ impl Topology {
             };
             links.iter().filter(stays).copied().collect()
         };
-        self.adjacent.links.iter().enumerate().map(|(switch, links)| left((switch, links))).collect()
+        self.adjacent.iter().enumerate().map(|(switch, links)| left((switch, links))).collect()
     }
 
     /// The routes of a switch; none for one that the fabric has not.
@@ -270,10 +227,17 @@ impl Topology {
     /// The same over some links only.
     pub fn routes_around(&self, fabric: &Fabric, switch: &str, detours: Option<&Detours>) -> SwitchRoutes {
         let Some(own) = self.numbers.get(switch).copied() else { return SwitchRoutes::default() };
-        let graphs = || detours.into_iter().flat_map(|detours| &detours.0).chain([&self.adjacent]);
+        let mut ways: Vec<Vec<Option<PortSet>>> = Vec::new();
+        for links in detours.into_iter().flat_map(|detours| &detours.0).chain([&self.adjacent]) {
+            ways.push(self.ways(own, links));
+            let has_way = |block: &Block| block.home == own || way(&ways, block.home).is_some();
+            if self.blocks.iter().all(has_way) {
+                break;
+            }
+        }
         let mut routes = Vec::new();
-        for block in &self.blocks {
-            if let Some(ports) = graphs().find_map(|graph| graph.ports(own, block.home)) {
+        for block in self.blocks.iter().filter(|block| block.home != own) {
+            if let Some(ports) = way(&ways, block.home) {
                 routes.push((block.prefix, ports, block.home));
             }
         }
@@ -292,6 +256,34 @@ impl Topology {
         }
         let neighbours = self.neighbours.get(own).cloned().unwrap_or_default();
         SwitchRoutes { prefixes, neighbours }
+    }
+
+    /// By switch: the ports of `from` on shortest paths to it. Ports are handed on from who is nearer to who is further.
+    fn ways(&self, from: usize, links: &Links) -> Vec<Option<PortSet>> {
+        let mut ways: Vec<Option<PortSet>> = vec![None; self.names.len()];
+        let mut distances = vec![usize::MAX; self.names.len()];
+        if let Some(own) = distances.get_mut(from) {
+            *own = 0;
+        }
+        let mut queue = VecDeque::from([from]);
+        while let Some(switch) = queue.pop_front() {
+            let distance = distances.get(switch).copied().unwrap_or(usize::MAX);
+            let handed = ways.get(switch).copied().flatten();
+            for (port, next) in links.get(switch).into_iter().flatten() {
+                let (Some(there), Some(way)) = (distances.get_mut(*next), ways.get_mut(*next)) else {
+                    continue;
+                };
+                if *there == usize::MAX {
+                    *there = distance + 1;
+                    queue.push_back(*next);
+                }
+                if *there == distance + 1 {
+                    let handed = handed.unwrap_or_else(|| PortSet::of(*port));
+                    *way = Some(way.unwrap_or_default().union(handed));
+                }
+            }
+        }
+        ways
     }
 
     /// A host where there is but one, a rack, or how many racks.
@@ -368,6 +360,11 @@ impl PortSet {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| number * 64 + bit)
         })
     }
+}
+
+/// The ports towards a switch, over the best links that lead to it.
+fn way(ways: &[Vec<Option<PortSet>>], to: usize) -> Option<PortSet> {
+    ways.iter().find_map(|ways| ways.get(to).copied().flatten())
 }
 
 /// Which switches reach each other over these links: each has its part's number.
