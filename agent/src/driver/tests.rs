@@ -53,6 +53,12 @@ fn expectation(reliability: Reliability) -> Expectation {
     }
 }
 
+fn message() -> Message {
+    let mut message = Message::default();
+    Encoder::new(layout(), JOB).encode(&gradient(), envelope(), PLANES, &mut message).expect("finite");
+    message
+}
+
 /// Sends one message from rank 0 to rank 1, each on its thread; gives what rank 1 decoded.
 fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32>, [LinkStats; 2]) {
     let [a, b] = links;
@@ -60,11 +66,7 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
     std::thread::scope(|scope| {
         let sender = scope.spawn(move || {
             let mut driver = Driver::new(config(0, reliability, at_b), a);
-            let mut message = Message::default();
-            Encoder::new(layout(), JOB)
-                .encode(&gradient(), envelope(), PLANES, &mut message)
-                .expect("finite");
-            driver.endpoint().send(0, 1, &message).expect("sends");
+            driver.endpoint().send(0, 1, &message()).expect("sends");
             let sent = driver
                 .run(20 * SECOND, &mut |_, event, _: &mut Endpoint| match event {
                     Event::Sent { .. } => ControlFlow::Break(()),
@@ -107,11 +109,7 @@ fn a_peer_that_stands_still_is_not_left_without_what_was_sent_to_it() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut driver = Driver::new(config(0, reliability, at_b), a);
-            let mut message = Message::default();
-            Encoder::new(layout(), JOB)
-                .encode(&gradient(), envelope(), PLANES, &mut message)
-                .expect("finite");
-            driver.endpoint().send(0, 1, &message).expect("sends");
+            driver.endpoint().send(0, 1, &message()).expect("sends");
             driver.linger(SECOND / 50, 20 * SECOND).expect("link");
         });
         std::thread::sleep(std::time::Duration::from_millis(300));
@@ -155,11 +153,7 @@ fn a_message_that_is_there_before_it_is_expected_is_received_without_another_sig
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut driver = Driver::new(config(0, Reliability::Full, at_b), a);
-            let mut message = Message::default();
-            Encoder::new(layout(), JOB)
-                .encode(&gradient(), envelope(), PLANES, &mut message)
-                .expect("finite");
-            driver.endpoint().send(0, 1, &message).expect("sends");
+            driver.endpoint().send(0, 1, &message()).expect("sends");
             driver.run(20 * SECOND, &mut |_, _, _: &mut Endpoint| ControlFlow::Break(())).expect("link")
         });
         let mut driver = Driver::new(config(1, Reliability::Full, at_a), b);

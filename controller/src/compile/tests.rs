@@ -6,6 +6,7 @@ use trimwire_p4runtime::entity;
 use super::routes::group_ids;
 use super::*;
 use crate::artifacts::Artifacts;
+use crate::topology::Avoid;
 
 fn words(text: &str, switch: &str) -> Vec<String> {
     let fabric = Fabric::from_yaml(text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
@@ -52,6 +53,49 @@ fn routes_name_members_groups_and_the_next_interfaces_address() {
     contains("# h4 via a:2-3");
     contains("Ingress.ipv6_route{dst_addr=fd00::/112} -> group ");
     assert_eq!(words.iter().filter(|line| line.ends_with("# a ports 2-3")).count(), 1, "{words:#?}");
+}
+
+/// From any routes to any others: what the one lacks of the other, put in place of what goes, is all of the other.
+#[test]
+fn the_entities_that_differ_make_of_some_routes_the_others() {
+    let text = "version: 1\ntopology: { leaf_spine: { leaves: 4, spines: 3, hosts_per_leaf: 2, host_speed: 1Gbps } }\n";
+    let fabric = Arc::new(Fabric::from_yaml(text, "f.yaml").unwrap());
+    let compiler = Compiler::new(Arc::clone(&fabric), &Artifacts::embedded().unwrap());
+    let spines: Vec<&String> = fabric.switches.keys().filter(|name| name.starts_with("spine")).collect();
+    let topology = compiler.topology();
+    // Every set of spines left out, each with and without a cable of another kind.
+    let avoided = (0..16_usize).map(|bits| Avoid {
+        switches: spines
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| bits >> at & 1 == 1)
+            .map(|(_, name)| (*name).clone())
+            .collect(),
+        ports: (bits >= 8).then(|| (spines[0].clone(), 2)).into_iter().collect(),
+        ..Avoid::default()
+    });
+    let detours: Vec<Detours> = avoided.map(|avoid| topology.around(&avoid)).collect();
+    for name in fabric.switches.keys() {
+        let routes: Vec<SwitchRoutes> =
+            detours.iter().map(|detours| topology.routes_around(&fabric, name, Some(detours))).collect();
+        let entities = |routes: &SwitchRoutes, held: &SwitchRoutes| -> BTreeMap<EntityKey, Entity> {
+            let entities = compiler.entities_of(name, routes, held).unwrap().into_iter();
+            entities.map(|(key, wanted)| (key, wanted.entity)).collect()
+        };
+        for before in &routes {
+            for after in &routes {
+                let mut held = entities(before, &SwitchRoutes::default());
+                held.retain({
+                    let goes = entities(before, after);
+                    move |key, _| !goes.contains_key(key)
+                });
+                held.extend(entities(after, before));
+                assert_eq!(held, entities(after, &SwitchRoutes::default()), "{name}");
+            }
+        }
+        // The least that can be: nothing.
+        assert!(entities(&routes[1], &routes[1]).is_empty());
+    }
 }
 
 #[test]
