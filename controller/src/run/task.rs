@@ -54,6 +54,16 @@ enum State {
     Stopped,
 }
 
+/// What of a switch's state is known to have been in place, so that what differs has drifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expects {
+    /// Not since the fabric file was last changed.
+    Nothing,
+    /// The program, as other routes are wanted than it was last given.
+    Program,
+    All,
+}
+
 /// The state machine.
 #[derive(Debug)]
 pub struct SwitchTask {
@@ -74,8 +84,7 @@ pub struct SwitchTask {
     is_vacant: bool,
     /// Since when another primary's switch has held something else than our file says.
     differs_since: Option<u64>,
-    /// It has been in place since the fabric file was last changed: what differs now has drifted.
-    settled: bool,
+    expects: Expects,
     /// The fabric file changed during a pass.
     again: bool,
     /// What is under way is a glance, which may be dropped for something urgent.
@@ -101,7 +110,7 @@ impl SwitchTask {
             leads: true,
             is_vacant: false,
             differs_since: None,
-            settled: false,
+            expects: Expects::Nothing,
             again: false,
             may_reroute: false,
             in_place: None,
@@ -347,8 +356,12 @@ impl SwitchTask {
             return;
         }
         self.tally.refused += report.refused.len() as u64;
-        let was_settled = self.settled;
-        if was_settled && (report.written.total() > 0 || report.pipeline_pushed) {
+        let has_drifted = match self.expects {
+            Expects::Nothing => false,
+            Expects::Program => report.pipeline_pushed,
+            Expects::All => report.pipeline_pushed || report.written.total() > 0,
+        };
+        if has_drifted {
             let repaired = pass::drift(report);
             for (kind, count) in &repaired {
                 *self.tally.drift.entry(*kind).or_default() += count;
@@ -360,15 +373,18 @@ impl SwitchTask {
                 self.notices.push_back(Notice::Repaired(repaired, words));
             }
         }
-        self.in_place = Some(report.is_ok());
+        // What it should have held when the pass began, it should no longer.
+        self.in_place = Some(report.is_ok() && !self.again);
         if report.is_ok() {
             self.tally.succeeded += 1;
             self.last_success = Some(now);
             self.backoff.succeeded();
             self.audited(now);
-            if !was_settled && !self.again {
-                self.settled = true;
-                self.notices.push_back(Notice::InPlace(report.written.total()));
+            if self.expects != Expects::All && !self.again {
+                self.expects = Expects::All;
+                if !has_drifted {
+                    self.notices.push_back(Notice::InPlace(report.written.total()));
+                }
             }
             self.rest(now);
         } else {
@@ -438,7 +454,7 @@ impl SwitchTask {
     }
 
     fn fabric_changed(&mut self) {
-        self.settled = false;
+        self.expects = Expects::Nothing;
         match self.state {
             State::Primary(Work::Busy) => self.again = true,
             State::Primary(Work::Resting { .. }) if self.leads => self.reconcile(),
@@ -446,22 +462,31 @@ impl SwitchTask {
         }
     }
 
-    /// A switch that is in place is written the difference at once; another is being brought there, or will be, and holds for drift what it
-    /// should have held before.
+    /// A switch that is in place is written the difference at once; another is being brought there, or will be, and what it should have held
+    /// before is no drift. The program does not depend on routes.
     fn detoured(&mut self) {
         match self.state {
             State::Primary(Work::Busy) if self.may_reroute && self.in_place == Some(true) => {
                 self.actions.push_back(Action::Abandon);
                 self.reroute();
             }
-            State::Primary(Work::Busy) => (self.again, self.settled) = (true, false),
+            State::Primary(Work::Busy) => {
+                self.again = true;
+                self.expects_other_routes();
+            }
             State::Primary(Work::Resting { .. }) if !self.leads => {}
             State::Primary(_) if self.in_place == Some(true) => self.reroute(),
             State::Primary(_) => {
-                self.settled = false;
+                self.expects_other_routes();
                 self.reconcile();
             }
-            _ => {}
+            _ => self.expects_other_routes(),
+        }
+    }
+
+    fn expects_other_routes(&mut self) {
+        if self.expects == Expects::All {
+            self.expects = Expects::Program;
         }
     }
 
@@ -491,7 +516,7 @@ impl SwitchTask {
             // What was written and what was not, reading tells.
             Err(reason) => {
                 self.notices.push_back(Notice::Failed(reason, 0));
-                self.settled = false;
+                self.expects_other_routes();
                 self.reconcile();
             }
         }

@@ -112,6 +112,28 @@ fn a_restart_counts_as_one_and_its_missing_entries_do_not() {
     assert_eq!(bench.task.tally().drift, BTreeMap::from([(Drift::Restarted, 1), (Drift::Pipeline, 1)]));
 }
 
+/// Routes change while a switch is away, and again while it is brought in place, since others fail and come back at the same time.
+#[test]
+fn a_restart_counts_when_routes_change_meanwhile_and_the_routes_that_differ_do_not() {
+    for restarted in [true, false] {
+        let mut bench = Bench::in_place();
+        bench.event(Event::Lost("gone".into()));
+        bench.event(Event::Detoured);
+        bench.wait();
+        bench.event(Event::Told(Standing::Primary));
+        assert_eq!(bench.event(Event::Detoured), []);
+        let mut report = good(7, 2, 1);
+        if restarted {
+            (report.pipeline_before, report.pipeline_pushed) = (PipelineState::Absent, true);
+        }
+        assert_eq!(bench.event(reconciled(report)), [Action::Reconcile]);
+        assert_eq!(bench.task.in_place(), Some(false), "other routes are wanted by now");
+        bench.event(reconciled(good(3, 0, 0)));
+        let expected = restarted.then_some((Drift::Restarted, 1)).into_iter().collect();
+        assert_eq!((bench.task.in_place(), &bench.task.tally().drift), (Some(true), &expected));
+    }
+}
+
 #[test]
 fn attempts_at_a_dead_switch_come_less_and_less_often_and_start_anew_after_a_success() {
     let mut bench = Bench::new();
