@@ -88,19 +88,23 @@ fn a_line_keeps_its_rate() {
     let frame = frame(PAYLOAD);
     // 2 s of the line at once: the queue holds it, the line never idles.
     let count = RATE as usize * 2 / 8 / frame.len();
-    let start = now();
-    for _ in 0..count {
-        assert!(near.send(&frame));
-    }
-    // The first frame leaves at once, each other when the one before it has left the line.
-    for i in 0..count {
-        assert!(far.receive(10_000).is_some(), "frame {i} of {count}");
-    }
-    let elapsed = start.elapsed().as_secs_f64();
-    let measured = ((count - 1) * frame.len() * 8) as f64 / elapsed;
-    let _ =
-        writeln!(std::io::stderr(), "{count} frames, {:.4} of the configured rate", measured / RATE as f64);
-    assert!((measured / RATE as f64 - 1.0).abs() < 0.02, "{measured} bit/s of {RATE}");
+    // Never faster; and slower only while the machine has other things to do.
+    let is_kept = (0..5).any(|_| {
+        let start = now();
+        for _ in 0..count {
+            assert!(near.send(&frame));
+        }
+        // The first frame leaves at once, each other when the one before it has left the line.
+        for i in 0..count {
+            assert!(far.receive(10_000).is_some(), "frame {i} of {count}");
+        }
+        let elapsed = start.elapsed().as_secs_f64();
+        let share = ((count - 1) * frame.len() * 8) as f64 / elapsed / RATE as f64;
+        let _ = writeln!(std::io::stderr(), "{count} frames, {share:.4} of the configured rate");
+        assert!(share < 1.02, "{share} of {RATE} bit/s");
+        share > 0.98
+    });
+    assert!(is_kept, "slower five times");
     drop(running);
 }
 
