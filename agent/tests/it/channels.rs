@@ -136,7 +136,7 @@ fn job<T: Send + 'static>(
         .map(|rank| {
             let dead = Arc::new(AtomicBool::new(false));
             let mut config = on_sockets(EndpointConfig::new(rank, world, 10_000_000_000));
-            config.timeouts.give_up_ns = 2 * SECOND;
+            config.timeouts.give_up_ns = 4 * SECOND;
             config.timeouts.keep_alive_ns = SECOND / 5;
             config.peers = (0..world)
                 .filter(|&peer| peer != rank)

@@ -410,9 +410,9 @@ fn a_server_says_who_died_waits_for_another_start_and_ends_when_told() {
     let port = free_port(3);
     let group = format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --json");
     let web = free_port(1);
-    let mut server = start(&format!("serve --rank 2 {group} --timeout 1s --metrics 127.0.0.1:{web}"));
+    let mut server = start(&format!("serve --rank 2 {group} --timeout 3s --metrics 127.0.0.1:{web}"));
     let words = format!("{group} -b 64K -e 64K --bitrate 100M");
-    let long = format!("{words} -n 10000 --timeout 2s");
+    let long = format!("{words} -n 10000 --timeout 6s");
     let mut workers = [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {long}")));
     metrics_once(web, |text| {
         metric(text, "trimwire_agent_operation_seconds_count{operation=\"push-pull\"}") > 0.0

@@ -28,7 +28,7 @@ impl Process {
     fn start(rank: u16, links: Vec<UdpLink>, addresses: &[SocketAddr], sealed: bool) -> Self {
         let mut endpoint = on_sockets(EndpointConfig::new(rank, WORLD, 1_000_000_000));
         endpoint.reliability = Reliability::Full;
-        endpoint.timeouts.give_up_ns = SECOND;
+        endpoint.timeouts.give_up_ns = 3 * SECOND;
         endpoint.seal = sealed.then(|| SealKey::from_bytes(&[7; 32]).expect("a key"));
         endpoint.peers = (0..)
             .zip(addresses)

@@ -330,12 +330,12 @@ fn a_server_keeps_the_transcript_of_a_job_that_failed_beside_that_of_the_next() 
     let run = folder.file("run");
     let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
     let peers = format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2");
-    let mut server = start(&format!("serve --rank 2 {peers} --timeout 1s --record {run} --json"));
+    let mut server = start(&format!("serve --rank 2 {peers} --timeout 3s --record {run} --json"));
     let job = |more: &str| {
         let words = format!("{peers} -b 64K -e 64K --bitrate 100M {more}");
         [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {words}")))
     };
-    let [first, mut second] = job("-n 10000 --timeout 2s");
+    let [first, mut second] = job("-n 10000 --timeout 6s");
     let recorded = || std::fs::metadata(format!("{run}.2")).is_ok_and(|file| file.len() > 2_000);
     for _ in 0..12_000 {
         if recorded() {
