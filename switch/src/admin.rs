@@ -2,14 +2,16 @@
 //! The admin service: what P4Runtime leaves to the switch (lines, queues, their counters), over gRPC on the same port.
 //! `p4runtime/proto/trimwire/switch/v1/admin.proto` is its documentation.
 
+mod ports;
+
 use crate::engine::DROP_PORT;
 use crate::server::{Identities, Wake};
 use crate::traffic::{self, Alpha, DropCause, QUEUES, Service as Discipline, Share};
 use crate::{PortConfig, SharedSwitch, Switch};
-use std::collections::{BTreeMap, BTreeSet};
+use ports::Ports;
+use std::collections::BTreeSet;
 use std::num::NonZeroU8;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
@@ -22,14 +24,20 @@ use v1::admin_server::{Admin, AdminServer};
 /// Forgets election ids of controllers that are gone, of one role or of all, and names the roles that have changed.
 pub type Reset = Box<dyn Fn(Option<&str>) -> Result<Vec<String>, Status> + Send + Sync>;
 
-/// The service for a shared switch; `waker` is called after every change, `reset` when an operator asks for it.
+/// The service for a shared switch, within a runtime; `waker` is called after every change, `reset` when an operator asks for it.
 pub fn service(
     switch: SharedSwitch,
     waker: Option<Wake>,
     identities: Identities,
     reset: Reset,
 ) -> AdminServer<Service> {
-    AdminServer::new(Service { switch, waker, identities, reset })
+    let watched = SharedSwitch::clone(&switch);
+    let ports = Ports::new(move || {
+        let switch = watched.lock().unwrap_or_else(PoisonError::into_inner);
+        switch.ports().map(|port| (port, switch.is_port_usable(port))).collect()
+    });
+    tokio::spawn(ports.clone().pump());
+    AdminServer::new(Service { switch, waker, identities, reset, ports })
 }
 
 /// The admin service of one switch.
@@ -38,6 +46,7 @@ pub struct Service {
     waker: Option<Wake>,
     identities: Identities,
     reset: Reset,
+    ports: Ports,
 }
 
 impl Service {
@@ -56,40 +65,6 @@ impl Service {
     }
 }
 
-/// How often ports are looked at while somebody watches them.
-const LOOK: Duration = Duration::from_millis(10);
-/// Looks after which a watcher is told something, be it nothing new.
-const HEARTBEAT: u32 = 100;
-
-/// Tells of ports until nobody listens.
-async fn watch(switch: SharedSwitch, told: mpsc::Sender<Result<v1::PortStates, Status>>) {
-    let mut known = BTreeMap::new();
-    let mut quiet = HEARTBEAT;
-    loop {
-        let usable: BTreeMap<u16, bool> = {
-            let switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
-            switch.ports().map(|port| (port, switch.is_port_usable(port))).collect()
-        };
-        let changed: Vec<v1::PortState> = usable
-            .iter()
-            .filter(|(port, usable)| known.get(*port) != Some(*usable))
-            .map(|(&port, &usable)| v1::PortState { port: port.into(), usable })
-            .collect();
-        quiet += 1;
-        if !changed.is_empty() || quiet >= HEARTBEAT {
-            quiet = 0;
-            if told.send(Ok(v1::PortStates { ports: changed })).await.is_err() {
-                return;
-            }
-        }
-        known = usable;
-        tokio::select! {
-            () = told.closed() => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
-    }
-}
-
 #[async_trait]
 impl Admin for Service {
     type WatchPortsStream = ReceiverStream<Result<v1::PortStates, Status>>;
@@ -100,7 +75,7 @@ impl Admin for Service {
     ) -> Result<Response<Self::WatchPortsStream>, Status> {
         self.identities.reads(&request)?;
         let (told, states) = mpsc::channel(4);
-        tokio::spawn(watch(SharedSwitch::clone(&self.switch), told));
+        tokio::spawn(self.ports.clone().watch(told));
         Ok(Response::new(ReceiverStream::new(states)))
     }
 

@@ -41,7 +41,7 @@ pub(super) struct Peer {
 impl Peer {
     fn new(limits: &Limits) -> Arc<Self> {
         let memory = Arc::new(Semaphore::new(limits.connection_bytes.div_ceil(1 << 10)));
-        let reads = Arc::new(Semaphore::new((limits.reads / 4).max(1)));
+        let reads = Arc::new(Semaphore::new(limits.reads_of_one()));
         Arc::new(Self { memory, reads, closed: AtomicBool::new(false), reader: Mutex::default() })
     }
 

@@ -66,7 +66,10 @@ impl Target<'_> {
             Kind::ActionProfileMember(_) | Kind::ActionProfileGroup(_) => {
                 return self.profile_pieces(&filter);
             }
-            _ => return Ok(vec![Piece { filter, cells: None }]),
+            Kind::PacketReplicationEngineEntry(_)
+            | Kind::ValueSetEntry(_)
+            | Kind::DigestEntry(_)
+            | Kind::ExternEntry(_) => return Ok(vec![Piece { filter, cells: None }]),
         };
         Ok(arrays.into_iter().map(|(filter, cells)| Piece { filter, cells: Some(cells) }).collect())
     }

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep};
 use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, Bytes, Service, http};
@@ -79,29 +79,56 @@ struct Rule {
     /// The message's type; none where its numbers are all that it holds.
     message: Option<&'static str>,
     stream: bool,
-    /// Whether calls wait for a place among those that are answered at a time.
-    queued: bool,
+    /// Places that a call waits for among those that are answered at a time, and has until its answer has been taken in.
+    places: u32,
+    /// Whether the answer comes as one message that may be long, which nobody else sees taken in.
+    whole: bool,
 }
 
 fn rule(path: &str, limits: &Limits) -> Rule {
-    let (name, message) = match path.strip_prefix("/p4.v1.P4Runtime/") {
-        Some("SetForwardingPipelineConfig") => {
-            let (name, message) = ("SetForwardingPipelineConfig", "p4.v1.SetForwardingPipelineConfigRequest");
-            let message = Some(message);
-            let bytes = limits.pipeline_bytes;
-            return Rule { name, limit: "pipeline", bytes, message, stream: false, queued: false };
-        }
-        Some("Write") => {
-            let message = Some("p4.v1.WriteRequest");
-            let (name, bytes) = ("Write", limits.write_bytes);
-            return Rule { name, limit: "write", bytes, message, stream: false, queued: false };
-        }
-        Some("Read") => ("Read", Some("p4.v1.ReadRequest")),
-        Some("StreamChannel") => ("StreamChannel", Some("p4.v1.StreamMessageRequest")),
-        _ => ("the request", None),
+    let rule = Rule {
+        name: "the request",
+        limit: "request",
+        bytes: limits.request_bytes,
+        message: None,
+        stream: false,
+        places: 0,
+        whole: false,
     };
-    let (bytes, stream) = (limits.request_bytes, name == "StreamChannel");
-    Rule { name, limit: "request", bytes, message, stream, queued: name == "Read" }
+    match path {
+        "/p4.v1.P4Runtime/SetForwardingPipelineConfig" => Rule {
+            name: "SetForwardingPipelineConfig",
+            limit: "pipeline",
+            bytes: limits.pipeline_bytes,
+            message: Some("p4.v1.SetForwardingPipelineConfigRequest"),
+            ..rule
+        },
+        // Its answer is a copy of all that was pushed: one at a time for each connection.
+        "/p4.v1.P4Runtime/GetForwardingPipelineConfig" => Rule {
+            name: "GetForwardingPipelineConfig",
+            places: limits.reads_of_one() as u32,
+            whole: true,
+            ..rule
+        },
+        "/p4.v1.P4Runtime/Write" => Rule {
+            name: "Write",
+            limit: "write",
+            bytes: limits.write_bytes,
+            message: Some("p4.v1.WriteRequest"),
+            ..rule
+        },
+        "/p4.v1.P4Runtime/Read" => {
+            Rule { name: "Read", message: Some("p4.v1.ReadRequest"), places: 1, ..rule }
+        }
+        "/p4.v1.P4Runtime/StreamChannel" => {
+            Rule { name: "StreamChannel", message: Some("p4.v1.StreamMessageRequest"), stream: true, ..rule }
+        }
+        // All queues of all ports.
+        "/trimwire.switch.v1.Admin/Get" | "/trimwire.switch.v1.Admin/Stats" => {
+            Rule { places: 1, whole: true, ..rule }
+        }
+        _ => rule,
+    }
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
@@ -127,26 +154,48 @@ where
             return Box::pin(std::future::ready(Ok(Status::resource_exhausted(words).into_http())));
         };
         let rule = rule(request.uri().path(), &budget.limits);
+        let patience = budget.limits.reader;
         // What the call has until it is carried out, and until its answer has been taken in.
         let (held, kept) = (Held::default(), Held::default());
         kept.add([place]);
         let peer = Peer::of(request.extensions());
-        let request = request
-            .map(|body| Body::new(Admitted::new(body, rule, budget, peer, held.clone(), kept.clone())));
+        let request = request.map(|body| {
+            Body::new(Admitted::new(body, rule, budget, peer.clone(), held.clone(), kept.clone()))
+        });
         let answering = self.inner.call(request);
         Box::pin(async move {
             let answer = answering.await;
             // A unary call has been carried out; a stream's body has its own share.
             held.clear();
-            answer.map(|response| response.map(|body| Body::new(Counted { body, _kept: kept })))
+            let untaken = peer.filter(|_| rule.whole).map(|peer| untaken(peer, rule, patience));
+            answer.map(|response| {
+                response.map(|body| Body::new(Counted { body, _kept: kept, _untaken: untaken }))
+            })
         })
     }
+}
+
+/// Closes a connection if its client takes too long over an answer: until what this gives is dropped. HTTP/2 does not ask for the end
+/// of a body before its client has room for it.
+fn untaken(peer: Arc<Peer>, rule: Rule, patience: Duration) -> oneshot::Sender<()> {
+    let (untaken, taken) = oneshot::channel();
+    tokio::spawn(async move {
+        if tokio::time::timeout(patience, taken).await.is_err() {
+            let name = rule.name;
+            tracing::warn!(
+                "a client did not take in the answer to {name} within {patience:?}: its connection is closed"
+            );
+            peer.close();
+        }
+    });
+    untaken
 }
 
 /// An answer that counts as a call until its end.
 struct Counted {
     body: Body,
     _kept: Held,
+    _untaken: Option<oneshot::Sender<()>>,
 }
 
 impl HttpBody for Counted {
@@ -253,18 +302,18 @@ impl Admitted {
         let most = limits.memory_bytes.min(limits.connection_bytes).div_ceil(UNIT);
         let units = bytes.div_ceil(UNIT).min(most) as u32;
         let (server, queue) = (Arc::clone(&self.budget.memory), Arc::clone(&self.budget.reads));
-        let (peer, queued) = (self.peer.clone(), self.rule.queued);
+        let (peer, places) = (self.peer.clone(), self.rule.places);
         // No semaphore is ever closed.
         Box::pin(async move {
             let (mut room, mut place) = (Vec::new(), Vec::new());
             if let Some(peer) = &peer {
-                if queued {
-                    place.extend(Arc::clone(&peer.reads).acquire_owned().await);
+                if places > 0 {
+                    place.extend(Arc::clone(&peer.reads).acquire_many_owned(places).await);
                 }
                 room.extend(Arc::clone(&peer.memory).acquire_many_owned(units).await);
             }
-            if queued {
-                place.extend(queue.acquire_owned().await);
+            if places > 0 {
+                place.extend(queue.acquire_many_owned(places).await);
             }
             room.extend(server.acquire_many_owned(units).await);
             (room, place)

@@ -23,7 +23,7 @@ pub struct Limits {
     pub greeting: Duration,
     /// Time that a message has to arrive once it has begun, and a second more for each MiB of it; afterwards DEADLINE_EXCEEDED.
     pub body: Duration,
-    /// Time that a client has to take in a piece of what it reads; afterwards its connection is closed.
+    /// Time that a client has to take in a piece of what it reads, or all of another long answer; afterwards its connection is closed.
     pub reader: Duration,
     /// Bytes of a SetForwardingPipelineConfig.
     pub pipeline_bytes: usize,
@@ -37,7 +37,7 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Of which one connection's.
     pub connection_bytes: usize,
-    /// Reads that are answered at a time. Others wait for their turn.
+    /// Reads, and other requests with long answers, that are answered at a time. Others wait for their turn.
     pub reads: usize,
     /// Filters of a Read. Reads with more are refused: RESOURCE_EXHAUSTED.
     pub read_filters: usize,
@@ -100,6 +100,11 @@ const NAMES: &str = "connections, calls, calls-of-all, streams, greeting, body, 
                      election-id, program, program-state, program-headers, program-code, roles, controllers, viewers";
 
 impl Limits {
+    /// Of those that are answered at a time, one connection's: a quarter, so that none has them all.
+    pub(super) fn reads_of_one(&self) -> usize {
+        (self.reads / 4).max(1)
+    }
+
     /// Sets a limit from `NAME=VALUE`, as the command line has it. Times are in seconds, sizes in bytes or with a unit (`16MiB`).
     /// `roles` takes names with `/` between, of which the empty one is the default role; `controllers` and `viewers`, names in client
     /// certificates with `/` between, a controller's with `:` and its highest election id behind it.

@@ -138,8 +138,23 @@ impl Runner<'_> {
             Command::CheckCounter { counter, index, condition } => {
                 self.check_counter(line, counter, index, condition.as_ref())?;
             }
-            other => {
-                if let Some(text) = self.direct(other)? {
+            Command::MirroringAdd { .. }
+            | Command::MirroringAddMc { .. }
+            | Command::MirroringDelete { .. }
+            | Command::MirroringGet { .. }
+            | Command::McMgrpCreate { .. }
+            | Command::McNodeCreate { .. }
+            | Command::McNodeUpdate { .. }
+            | Command::McNodeAssociate { .. }
+            | Command::CounterRead { .. }
+            | Command::CounterWrite { .. }
+            | Command::RegisterRead { .. }
+            | Command::RegisterWrite { .. }
+            | Command::RegisterReset { .. }
+            | Command::MeterGetRates { .. }
+            | Command::MeterSetRates { .. }
+            | Command::MeterArraySetRates { .. } => {
+                if let Some(text) = self.direct(command)? {
                     self.outcome.readings.push(Reading { line, text });
                 }
             }
@@ -383,7 +398,15 @@ fn direct(control: &mut Control, tree: &mut Tree, command: &Command) -> Result<O
                 control.set_meter(&name, index, Some(config)).map_err(|error| error.message)?;
             }
         }
-        _ => {}
+        // Not of the switch's command line: `execute` has dealt with these.
+        Command::Packet { .. }
+        | Command::Expect { .. }
+        | Command::NoPacket
+        | Command::Add { .. }
+        | Command::Remove(_)
+        | Command::SetDefault { .. }
+        | Command::CheckCounter { .. }
+        | Command::Wait => {}
     }
     Ok(None)
 }

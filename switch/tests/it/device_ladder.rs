@@ -20,7 +20,8 @@ fn switch() -> Switch {
 fn every_packet_with_a_known_answer_gets_it() {
     let mut switch = switch();
     let (cases, mut now_ns) = (cases(), 0);
-    assert_eq!(cases.len(), 867);
+    let page = include_str!("../../../p4/tests/README.md");
+    assert!(page.contains(&format!(" {} packets", cases.len())), "p4/tests/README.md: {}", cases.len());
     for case in &cases {
         let name = &case.name;
         apply(switch.pipeline().unwrap().control(), case);
@@ -49,7 +50,7 @@ fn every_packet_with_a_known_answer_gets_it() {
             assert_eq!(end_ns - start_ns, time_ns, "{name}: 8 ns a byte at 1 Gbit/s");
         }
     }
-    assert_eq!(switch.stats().received, 867);
+    assert_eq!(switch.stats().received, cases.len() as u64);
     let leaving = cases.iter().filter(|case| case.expect.is_some()).count();
     assert_eq!(switch.stats().transmitted, leaving as u64);
 }

@@ -49,6 +49,7 @@ mod server_tls;
 mod stf_bmv2;
 mod stf_command;
 mod stf_language;
+mod stf_p4c;
 mod stf_trimwire;
 mod tls_support;
 mod trace_packets;

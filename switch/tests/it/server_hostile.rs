@@ -15,6 +15,7 @@ use trimwire_p4runtime::client::{Client, Role};
 use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, insert, member, modify};
 use trimwire_p4runtime::p4info::{Index, P4Info};
 use trimwire_p4runtime::server::tonic::Code;
+use trimwire_p4runtime::v1::get_forwarding_pipeline_config_request::ResponseType;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
 use trimwire_p4runtime::v1::write_request::Atomicity;
@@ -69,6 +70,44 @@ async fn reads_that_nobody_takes_in_hold_little_and_end() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     victim.assert_over_idle("twenty Reads that nobody takes in", 16 << 10);
     serves(&victim).await;
+}
+
+/// The trimming program, and its P4Info.
+fn ours() -> (P4Info, Vec<u8>) {
+    let read = |ending: &str| {
+        std::fs::read(format!("{}/../p4/build/bmv2/trimwire.{ending}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    (P4Info::from_bytes(&read("p4info.txtpb")).unwrap(), read("json"))
+}
+
+#[tokio::test]
+async fn pipelines_that_nobody_takes_in_hold_little_and_end() {
+    let victim = Victim::start(&["--limit", "reader=5"]).await;
+    victim.push(ours()).await;
+    let request = v1::GetForwardingPipelineConfigRequest { device_id: DEVICE, ..Default::default() };
+    let request = framed(&request.encode_to_vec());
+    let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
+    let mut calls = Vec::new();
+    for _ in 0..4 {
+        let channel = victim.channel().await;
+        calls.extend((0..64).map(|_| untaken(channel.clone(), path, request.clone())));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    victim.assert_over_idle("256 requests for the pipeline that nobody takes in", MOST_KIB);
+    // Places come free again, and an honest client has its turn.
+    let honest = async {
+        loop {
+            let mut client = Client::connect(&victim.address).await.unwrap();
+            let role = Role { name: "honest".to_owned(), config: None };
+            client.arbitrate(DEVICE, 1, role).await.unwrap();
+            if let Ok(Some(config)) = client.pipeline(ResponseType::DeviceConfigAndCookie).await {
+                break config.p4_device_config;
+            }
+        }
+    };
+    let taken = tokio::time::timeout(Duration::from_secs(300), honest).await.expect("within five minutes");
+    assert_eq!(taken, ours().1);
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
@@ -321,10 +360,7 @@ fn frames_pass_while_ten_thousand_routes_are_written() {
     veth_pairs(2);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let victim = runtime.block_on(Victim::start(&["-i", "0@s0", "-i", "1@s1"]));
-    let read = |ending: &str| {
-        std::fs::read(format!("{}/../p4/build/bmv2/trimwire.{ending}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-    };
-    let p4info = P4Info::from_bytes(&read("p4info.txtpb")).unwrap();
+    let (p4info, json) = ours();
     let index = Index::new(&p4info).unwrap();
     let route = |prefix: u32, length| {
         let entry =
@@ -334,7 +370,7 @@ fn frames_pass_while_ten_thousand_routes_are_written() {
     let client = runtime.block_on(async {
         let mut client = Client::connect(&victim.address).await.unwrap();
         client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
-        client.set_pipeline(p4info.clone(), read("json"), None, Action::VerifyAndCommit).await.unwrap();
+        client.set_pipeline(p4info.clone(), json, None, Action::VerifyAndCommit).await.unwrap();
         let forward =
             ActionBuilder::new(&index, "Ingress.forward").param("port", 1_u16).param("dst_mac", 2_u64);
         let member = member(&index, "Ingress.ecmp", 1, forward).unwrap();

@@ -93,7 +93,8 @@ fn a_full_queue_shows_in_the_trace() {
 fn nothing_is_noted_while_the_trace_is_off_and_answers_are_the_same() {
     let (mut off, mut on) = (switch(1 << 20), switch(1 << 20));
     on.set_tracing(true);
-    for case in &cases() {
+    let cases = cases();
+    for case in &cases {
         for switch in [&mut off, &mut on] {
             apply(switch.pipeline().unwrap().control(), case);
             switch.handle_frame(0, case.ingress_port, &case.frame);
@@ -101,7 +102,7 @@ fn nothing_is_noted_while_the_trace_is_off_and_answers_are_the_same() {
         assert_eq!(off.poll_transmit(), on.poll_transmit(), "{}", case.name);
     }
     assert_eq!(off.take_trace(), (Vec::new(), 0));
-    assert!(on.take_trace().0.len() > 729);
+    assert!(on.take_trace().0.len() > cases.len());
 }
 
 #[test]

@@ -153,7 +153,15 @@ pub(crate) fn unfinished(
     tokio::spawn(async move { answer(channel, path, Upload { left: body.into(), ends: false }).await })
 }
 
-async fn answer(mut channel: Channel, path: &str, body: Upload) -> Result<(), Status> {
+/// A call of which no more is read than the answer's head.
+pub(crate) fn untaken(mut channel: Channel, path: &'static str, body: Bytes) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let Ok(_answer) = send(&mut channel, path, Upload { left: body, ends: true }).await else { return };
+        std::future::pending::<()>().await;
+    })
+}
+
+async fn send(channel: &mut Channel, path: &str, body: Upload) -> Result<http::Response<Body>, Status> {
     let request = http::Request::post(path)
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -162,8 +170,11 @@ async fn answer(mut channel: Channel, path: &str, body: Upload) -> Result<(), St
     std::future::poll_fn(|cx| channel.poll_ready(cx))
         .await
         .map_err(|error| Status::unavailable(error.to_string()))?;
-    let response =
-        channel.call(request).await.map_err(|error| Status::new(Code::Unavailable, format!("{error:?}")))?;
+    channel.call(request).await.map_err(|error| Status::new(Code::Unavailable, format!("{error:?}")))
+}
+
+async fn answer(mut channel: Channel, path: &str, body: Upload) -> Result<(), Status> {
+    let response = send(&mut channel, path, body).await?;
     if let Some(status) = Status::from_header_map(response.headers()) {
         return if status.code() == Code::Ok { Ok(()) } else { Err(status) };
     }
