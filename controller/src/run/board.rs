@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::faults::Fault;
+use super::replacing::Replacing;
 use super::task::Tally;
 use crate::follow::Following;
 use crate::sample::Sample;
@@ -70,6 +71,8 @@ pub struct Status {
     pub another_file: Vec<String>,
     /// What routes leave out.
     pub faults: Vec<Fault>,
+    /// How far programs are replaced.
+    pub replacing: Replacing,
     /// What is measured of ports, and what becomes of their thresholds.
     pub following: Vec<Following>,
     /// Fabric files taken after the first.

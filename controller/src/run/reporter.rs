@@ -207,6 +207,9 @@ fn log(switch: &str, notice: &Notice) {
                 tracing::warn!(switch, "  and {more} more");
             }
         }
+        Notice::Waits => {
+            tracing::info!(switch, "runs another program, and waits for its turn to be given its own");
+        }
         Notice::Rerouted(written) => tracing::info!(switch, "routes changed by {written} updates"),
         Notice::Failed(reason, wait) => {
             tracing::warn!(switch, "not in place, next attempt in {:.1} s: {reason}", seconds(wait));
