@@ -253,6 +253,7 @@ impl Controller {
         self.common.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys()));
         self.number += 1;
         let number = self.number;
+        self.common.board.change(|status| status.file = number);
         self.common.replacements.change(|replacer| replacer.of(number, Arc::clone(&shared)));
         let mut drivers = std::mem::take(&mut self.drivers);
         self.common

@@ -161,7 +161,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             // The board may already be another driver's.
             return;
         }
-        reporter.report(&mut task);
+        reporter.report(&mut task, number);
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
@@ -421,7 +421,12 @@ async fn reconcile_switch(
 ) -> Done {
     detector.settle().await;
     let may_replace = orders.borrow().as_ref() == Some(&(wanted.name.clone(), Order::Replace));
-    if may_replace && let Some(note) = bypass::quiet(&client).await {
+    // Hosts that have no other way go on sending over it.
+    let is_left_out = avoid.borrow().drained.contains(&wanted.name);
+    if may_replace
+        && is_left_out
+        && let Some(note) = bypass::quiet(&client).await
+    {
         tracing::warn!(switch = %wanted.name, "given its new program all the same: {note}");
     }
     let work = async {

@@ -205,6 +205,33 @@ async fn a_switch_that_is_not_meant_is_only_led_around_another_if_its_routes_are
     assert_eq!([0, 1, 2, 3].map(|at: usize| models[at].state().pushes), [1, 1, 2, 1]);
 }
 
+/// A roll-out dies while it fills a spine: routes are left to lead around it, and nothing else tells of it. The next one fills it before it
+/// leads routes around the other spine, and so over this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_roll_out_that_was_cut_off_left_without_tables_gets_them_before_routes_lead_over_it() {
+    let (models, fabric) = of_before().await;
+    let (artifacts, options) = (Artifacts::embedded().unwrap(), Options::default());
+    let rollout = Rollout { settle: Duration::ZERO, ..Rollout::default() };
+    let count = |model: &Model| model.state().entities.len();
+    let whole = count(&models[2]);
+    let writes = models[2].state().writes.len();
+    models[2].state().die_after = Some(writes);
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let report = roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap();
+    assert!(!report.is_ok(), "{report}");
+    assert_eq!((groups(&models[0]), groups(&models[1]), count(&models[2])), (0, 0, 0), "{report}");
+    models[2].state().die_after = None;
+    let seen = Arc::<Mutex<Vec<usize>>>::default();
+    let (pushes, spine1) = (Arc::clone(&seen), models[2].clone());
+    models[3].state().on_push =
+        Some(Arc::new(move || pushes.lock().unwrap().push(spine1.state().entities.len())));
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let report = roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap();
+    assert!(report.is_ok(), "{report}");
+    assert_eq!(*seen.lock().unwrap(), [whole]);
+    assert_eq!((groups(&models[0]), groups(&models[1])), (1, 1));
+}
+
 /// Leaves and spines in the order of their names, all with a program of before.
 async fn of_before() -> (Vec<Model>, Fabric) {
     let mut models = Vec::new();
