@@ -103,7 +103,7 @@ pub(crate) async fn apply_switch(name: &str, switch: &Switch, shared: &Shared) -
     let mut report = SwitchReport::new(name, &switch.address);
     let outcome = match shared.reach(name, switch).primary(shared.election_id).await {
         Ok(client) => match shared.compile(name) {
-            Ok(wanted) => converge(&client, shared, &wanted, &mut report).await,
+            Ok(wanted) => converge(&client, shared, &wanted, true, &mut report).await,
             Err(error) => Err(error.into()),
         },
         Err(error) => Err(error),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use trimwire_p4runtime::client::Client;
 
 use crate::device::{self, DeviceError};
 use crate::fleet::{Options, Shared};
@@ -82,31 +83,42 @@ impl Bypass {
 
     /// Waits until nothing leaves a switch; says so where something does.
     pub(crate) async fn quiet(&self, name: &str) -> Option<String> {
-        let began = Instant::now();
-        let mut last = self.sent(name).await;
-        loop {
-            tokio::time::sleep(QUIET).await;
-            let sent = self.sent(name).await;
-            match (&last, &sent) {
-                (Ok(last), Ok(sent)) if last == sent => return None,
-                (_, Err(error)) => return Some(format!("whether packets leave it is not known: {error}")),
-                _ if began.elapsed() >= PATIENCE => {
-                    return Some("packets left it to the last, though no route leads over it".to_owned());
-                }
-                _ => last = sent,
-            }
+        let switch = self.shared.compiler.fabric().switches.get(name)?;
+        match self.shared.reach(name, switch).observe().await {
+            Ok(client) => quiet(&client).await,
+            Err(error) => Some(not_known(&error)),
         }
     }
+}
 
-    /// Packets that it has sent, as far as its program counts them.
-    async fn sent(&self, name: &str) -> Result<i64, DeviceError> {
-        let Some(switch) = self.shared.compiler.fabric().switches.get(name) else { return Ok(0) };
-        let client = self.shared.reach(name, switch).observe().await?;
-        let Some(index) = device::running(&client).await? else { return Ok(0) };
-        let sample = counters(&client, &index, None).await?;
-        let sent = sample.queues.values().filter_map(|queue| queue.counters.get(&Counter::Transmitted));
-        Ok(sent.map(|count| count.packets).sum())
+/// Waits until nothing leaves a switch; says so where something does.
+pub(crate) async fn quiet(client: &Client) -> Option<String> {
+    let began = Instant::now();
+    let mut last = sent(client).await;
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let sent = sent(client).await;
+        match (&last, &sent) {
+            (Ok(last), Ok(sent)) if last == sent => return None,
+            (_, Err(error)) => return Some(not_known(error)),
+            _ if began.elapsed() >= PATIENCE => {
+                return Some("packets left it to the last, though no route leads over it".to_owned());
+            }
+            _ => last = sent,
+        }
     }
+}
+
+fn not_known(error: &DeviceError) -> String {
+    format!("whether packets leave it is not known: {error}")
+}
+
+/// Packets that it has sent, as far as its program counts them.
+async fn sent(client: &Client) -> Result<i64, DeviceError> {
+    let Some(index) = device::running(client).await? else { return Ok(0) };
+    let sample = counters(client, &index, None).await?;
+    let sent = sample.queues.values().filter_map(|queue| queue.counters.get(&Counter::Transmitted));
+    Ok(sent.map(|count| count.packets).sum())
 }
 
 /// Brings a switch's routes to these; to nothing else of it. With `held` only where it holds those.
@@ -116,31 +128,43 @@ async fn write(
     held: Option<&SwitchRoutes>,
     shared: &Shared,
 ) -> Result<Option<String>, String> {
-    let words = |error: DeviceError| error.to_string();
     let Some(switch) = shared.compiler.fabric().switches.get(name) else { return Ok(None) };
-    let client = shared.reach(name, switch).primary(shared.election_id).await.map_err(words)?;
-    // What runs no program sends nothing over anybody.
-    let Some(index) = device::running(&client).await.map_err(words)? else { return Ok(None) };
-    if index.table(names::IPV4_ROUTE).is_err() || index.action_profile(names::ECMP).is_err() {
-        return Ok(Some("runs another maker's program, whose routes stay".to_owned()));
-    }
-    let entities = |routes: &SwitchRoutes| {
-        shared.compiler.entities_in(name, routes, &index).map_err(|error| error.to_string())
+    let client = shared.reach(name, switch).primary(shared.election_id).await;
+    let written = match client {
+        Ok(client) => write_to(&client, name, routes, held, shared).await,
+        Err(error) => Err(error),
     };
+    written.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// The same over a connection of which we are the primary. The outer error is the call's, the inner one the switch's.
+pub(crate) async fn write_to(
+    client: &Client,
+    name: &str,
+    routes: &SwitchRoutes,
+    held: Option<&SwitchRoutes>,
+    shared: &Shared,
+) -> Result<Result<Option<String>, String>, DeviceError> {
+    // What runs no program sends nothing over anybody.
+    let Some(index) = device::running(client).await? else { return Ok(Ok(None)) };
+    if index.table(names::IPV4_ROUTE).is_err() || index.action_profile(names::ECMP).is_err() {
+        return Ok(Ok(Some("runs another maker's program, whose routes stay".to_owned())));
+    }
+    let entities = |routes: &SwitchRoutes| shared.compiler.entities_in(name, routes, &index);
     client.use_index(index.clone());
-    let actual = reconcile::routes(device::actual(&client, &index).await.map_err(words)?, &index);
+    let actual = reconcile::routes(device::actual(client, &index).await?, &index);
     if let Some(held) = held
         && !reconcile::difference(&entities(held)?, &actual, &index).is_empty()
     {
-        return Err(
+        return Ok(Err(
             "it is not among the switches that are meant, and its routes are not this file's".to_owned()
-        );
+        ));
     }
     let changes = reconcile::difference(&entities(routes)?, &actual, &index);
     let mut report = SwitchReport::new(name, client.address());
-    converge::write(&client, &changes, shared, &mut report).await.map_err(words)?;
-    match report.refused.first() {
+    converge::write(client, &changes, shared, &mut report).await?;
+    Ok(match report.refused.first() {
         None => Ok(None),
         Some(refusal) => Err(format!("it refused {}: {}", refusal.change, refusal.error)),
-    }
+    })
 }

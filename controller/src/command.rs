@@ -13,6 +13,7 @@ mod man;
 mod outcome;
 mod plan;
 mod progress;
+mod recording;
 mod rollback;
 mod rollout;
 mod run;

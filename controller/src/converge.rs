@@ -17,18 +17,24 @@ use crate::reconcile::{self, Change, Operation};
 use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 
 /// Pushes the pipeline if the switch runs another, writes what differs, and looks at what became of it. An error leaves in
-/// the report what was done before it.
+/// the report what was done before it. Unless it may replace a program, a switch that runs another one is left as it is, and the report
+/// says that nothing was begun.
 ///
 /// May be dropped at any time: nothing is written after that.
 pub(crate) async fn converge(
     client: &Client,
     shared: &Shared,
     wanted: &Desired,
+    may_replace: bool,
     report: &mut SwitchReport,
 ) -> Result<(), DeviceError> {
     let artifacts = shared.artifacts(&report.switch);
     let index = artifacts.index();
     report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
+    if !may_replace && matches!(report.pipeline_before, PipelineState::Different { .. }) {
+        report.not_begun = true;
+        return Ok(());
+    }
     let saves =
         shared.compiler.fabric().switches.get(&report.switch).is_some_and(|s| s.target.saves_programs());
     let is_saved = report.pipeline_before != PipelineState::Same && saves;

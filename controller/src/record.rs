@@ -4,6 +4,7 @@
 //! A folder of small files, each written whole: under another name first, then renamed. Nothing in it is secret but what the fabric file
 //! says.
 
+mod changes;
 mod drained;
 
 use std::collections::BTreeMap;
@@ -44,12 +45,15 @@ pub struct Record {
     pub at: u64,
     /// `user@machine`.
     pub who: String,
-    /// `apply`, or `rollback to 3`.
+    /// `apply`, `rollback to 3`, or `run, SIGHUP`.
     pub command: String,
     /// The controller's version.
     pub version: String,
     /// Of the fabric file, SHA-256.
     pub content: String,
+    /// What it says otherwise than the file of the record before: lines that went, with a minus, and that came, with a plus.
+    #[serde(default)]
+    pub changes: Vec<String>,
     /// Cookies of the programs, by switch.
     pub programs: BTreeMap<String, String>,
     /// Those that were meant; empty for all.
@@ -147,10 +151,17 @@ impl Records {
         artifacts: &Artifacts,
         only: &[String],
     ) -> Result<Record, RecordError> {
-        let number = self.all()?.last().map_or(0, |record| record.number).saturating_add(1);
+        let last = self.all()?.pop();
+        let number = last.as_ref().map_or(0, |record| record.number).saturating_add(1);
         let content = digest(text);
         self.write(&kept(&content), text.as_bytes())?;
-        let cookie = |name: &String| (name.clone(), format!("{:#018x}", artifacts.of(name).cookie()));
+        let programs = programs(fabric, artifacts);
+        // A file that is not there any more says nothing of what changed.
+        let mut changes = Vec::new();
+        if let Some(last) = &last {
+            changes.extend(self.text(last).ok().into_iter().flat_map(|before| changes::of(&before, text)));
+            changes.extend(changes::of_programs(last, &programs));
+        }
         let record = Record {
             number,
             at: unix_time(),
@@ -158,7 +169,8 @@ impl Records {
             command: command.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             content,
-            programs: fabric.switches.keys().map(cookie).collect(),
+            changes,
+            programs,
             only: only.to_vec(),
             outcome: Outcome::Begun,
             in_place: 0,
@@ -171,18 +183,41 @@ impl Records {
     }
 
     /// Writes down how it ended.
-    pub fn end(&self, mut record: Record, report: &Report) -> Result<(), RecordError> {
-        record.outcome = if report.is_ok() { Outcome::Succeeded } else { Outcome::Failed };
-        record.in_place = report.switches.iter().filter(|switch| switch.is_ok()).count();
+    pub fn end(&self, record: Record, report: &Report) -> Result<(), RecordError> {
+        let in_place = report.switches.iter().filter(|switch| switch.is_ok()).count();
+        let (mut failed, mut not_begun) = (BTreeMap::new(), Vec::new());
         for switch in report.switches.iter().filter(|switch| !switch.is_ok()) {
             if switch.not_begun {
-                record.not_begun.push(switch.switch.clone());
+                not_begun.push(switch.switch.clone());
             } else {
                 let why = switch.error.clone().unwrap_or_else(|| "refused updates".to_owned());
-                record.failed.insert(switch.switch.clone(), why);
+                failed.insert(switch.switch.clone(), why);
             }
         }
+        self.close(record, in_place, failed, not_begun)
+    }
+
+    /// The same: how many switches are in place, which are not and why, and to which nothing was done.
+    pub fn close(
+        &self,
+        mut record: Record,
+        in_place: usize,
+        failed: BTreeMap<String, String>,
+        not_begun: Vec<String>,
+    ) -> Result<(), RecordError> {
+        let is_ok = failed.is_empty() && not_begun.is_empty();
+        record.outcome = if is_ok { Outcome::Succeeded } else { Outcome::Failed };
+        (record.in_place, record.failed, record.not_begun) = (in_place, failed, not_begun);
         self.keep(&record)
+    }
+
+    /// Whether the last record is of this file and these programs, on all switches, and succeeded.
+    pub fn is_last_good(&self, text: &str, fabric: &Fabric, artifacts: &Artifacts) -> bool {
+        let last = self.all().ok().and_then(|mut records| records.pop());
+        last.is_some_and(|last| {
+            let whole = last.outcome == Outcome::Succeeded && last.only.is_empty();
+            whole && last.content == digest(text) && last.programs == programs(fabric, artifacts)
+        })
     }
 
     /// The file of a record.
@@ -252,6 +287,12 @@ impl Records {
     }
 }
 
+/// Cookies, by switch.
+fn programs(fabric: &Fabric, artifacts: &Artifacts) -> BTreeMap<String, String> {
+    let cookie = |name: &String| (name.clone(), format!("{:#018x}", artifacts.of(name).cookie()));
+    fabric.switches.keys().map(cookie).collect()
+}
+
 /// SHA-256, in hexadecimal digits.
 fn digest(text: &str) -> String {
     use std::fmt::Write as _;
@@ -302,7 +343,20 @@ pub fn date(at: u64) -> String {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, at, who, command, outcome, in_place, failed, not_begun, content, only, .. } = self;
+        let Self {
+            number,
+            at,
+            who,
+            command,
+            outcome,
+            in_place,
+            failed,
+            not_begun,
+            content,
+            changes,
+            only,
+            ..
+        } = self;
         let outcome = match outcome {
             Outcome::Begun => "begun, and no word of its end",
             Outcome::Succeeded => "succeeded",
@@ -312,8 +366,9 @@ impl fmt::Display for Record {
         let short = content.get(..12).unwrap_or(content);
         write!(
             f,
-            "{number}: {} {who}: {command}{part}: {outcome}; {in_place} in place, file {short}",
-            date(*at)
+            "{number}: {} {who}: {command}{part}: {outcome}; {in_place} in place, file {short}{}",
+            date(*at),
+            changes::in_words(changes)
         )?;
         for (switch, why) in failed {
             write!(f, "\n  {switch}: {why}")?;
@@ -345,6 +400,7 @@ mod tests {
             command: "apply".to_owned(),
             version: "0".to_owned(),
             content: content.to_owned(),
+            changes: Vec::new(),
             programs: BTreeMap::new(),
             only: only.iter().map(|name| (*name).to_owned()).collect(),
             outcome,

@@ -81,8 +81,10 @@ pub async fn roll_out(
     for (_, waiting) in tiers {
         let (replaced, changed): (VecDeque<_>, VecDeque<_>) =
             waiting.into_iter().partition(|name| work.may_be_left_out(name));
-        work.replace(replaced).await?;
+        // First those that keep their program: one of them may be what a roll-out that was cut off has left without its tables, and the others'
+        // routes are led over it while programs are replaced.
         work.each(changed, rollout.settle).await?;
+        work.replace(replaced).await?;
     }
     Ok(Report { switches: work.reports.into_values().collect(), warnings: fabric.warnings.clone() })
 }

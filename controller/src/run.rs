@@ -7,6 +7,7 @@
 //!   reload     └► driver ─► SwitchTask ─┐
 //!                                       ▼
 //!                               board, trims ──► metrics, talkers
+//!                               replacements: whose turn it is to be given a new program
 //!                               follower: thresholds that follow the load
 //! ```
 
@@ -20,6 +21,7 @@ mod faults;
 mod follower;
 mod http;
 mod metrics;
+mod replacing;
 mod reporter;
 pub mod task;
 mod turns;
@@ -36,13 +38,15 @@ use tokio::task::JoinHandle;
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
 use self::cuts::Cuts;
-use self::driver::{Terms, drive};
+use self::driver::{Common, Terms, drive};
 use self::election::Elections;
 use self::faults::Detector;
 pub use self::faults::{Cause, Fault};
 use self::follower::Follower;
 use self::http::Pages;
 pub use self::metrics::metrics_text;
+use self::replacing::Replacements;
+pub use self::replacing::Replacing;
 use self::wanted::Wanted;
 use crate::artifacts::Artifacts;
 use crate::device::Reach;
@@ -87,12 +91,10 @@ pub enum RunError {
 pub struct Controller {
     artifacts: Artifacts,
     options: RunOptions,
-    board: Board,
-    cuts: Cuts,
-    elections: Elections,
-    detector: Detector,
-    follower: Follower,
-    timers: [JoinHandle<()>; 2],
+    common: Common,
+    /// Of the file that was taken last.
+    number: u64,
+    timers: [JoinHandle<()>; 3],
     /// As it was taken last.
     fabric: Fabric,
     drivers: BTreeMap<String, Driver>,
@@ -131,16 +133,20 @@ impl Controller {
         let board = Board::default();
         let detector = Detector::new(board.clone());
         let follower = Follower::new(fabric, board.clone());
+        let elections = Elections::new(board.clone());
+        let replacements = Replacements::new(detector.clone(), board.clone());
+        let timers = [
+            tokio::spawn(detector.clone().run()),
+            tokio::spawn(follower.clone().run()),
+            tokio::spawn(replacements.clone().run(elections.subscribe())),
+        ];
         let mut controller = Self {
             artifacts: artifacts.clone(),
             options: options.clone(),
-            elections: Elections::new(board.clone()),
-            timers: [tokio::spawn(detector.clone().run()), tokio::spawn(follower.clone().run())],
-            detector,
-            follower,
+            timers,
+            number: 0,
             fabric: fabric.clone(),
-            board,
-            cuts: Cuts::new(),
+            common: Common { board, cuts: Cuts::new(), elections, detector, follower, replacements },
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -158,13 +164,13 @@ impl Controller {
             return Err(error);
         }
         self.fabric = fabric.clone();
-        self.board.change(|status| status.reloads += 1);
+        self.common.board.change(|status| status.reloads += 1);
         Ok(())
     }
 
     /// Waits until thresholds are to follow the load: then call [`Controller::follow`].
     pub async fn follows(&self) {
-        self.follower.changed().await;
+        self.common.follower.changed().await;
     }
 
     /// From now on keeps the switches at thresholds that follow the load.
@@ -174,24 +180,25 @@ impl Controller {
     }
 
     /// A person says that our file is the one: a controller that led the fabric with another file, and is gone, does not keep us from
-    /// writing any longer.
+    /// writing any longer, nor does a switch that failed keep others from being given their new program.
     pub fn insist(&self) {
-        self.elections.change(election::Election::insist);
+        self.common.elections.change(election::Election::insist);
+        self.common.replacements.change(replacing::Replacer::insist);
     }
 
     /// From now on routes leave these switches out, for these reasons.
     pub fn drain(&self, drained: BTreeMap<String, String>) {
-        self.detector.change(|faults, _| faults.drain(drained));
+        self.common.detector.change(|faults, _| faults.drain(drained));
     }
 
     /// Counts a file that was not taken.
     pub fn refused_reload(&self) {
-        self.board.change(|status| status.refused_reloads += 1);
+        self.common.board.change(|status| status.refused_reloads += 1);
     }
 
     /// What is known of the switches.
     pub fn status(&self) -> Status {
-        self.board.status()
+        self.common.board.status()
     }
 
     /// Where metrics are served.
@@ -215,7 +222,7 @@ impl Controller {
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
         let Some(address) = asked.address() else { return Ok(()) };
-        let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone() };
+        let pages = Pages { board: self.common.board.clone(), cuts: self.common.cuts.clone() };
         match http::serve(address, pages).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
@@ -235,18 +242,24 @@ impl Controller {
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let file = fabric;
-        let fabric = &Fabric { policies: self.follower.policies(file), ..file.clone() };
+        let fabric = &Fabric { policies: self.common.follower.policies(file), ..file.clone() };
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
         shared.fits(&options)?;
-        self.follower.begin(file);
+        self.common.follower.begin(file);
         let places = Places::new(fabric.controller.concurrency);
-        self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
+        self.common.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let hold_down_ns = fabric.controller.hold_down_ns;
-        self.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys()));
+        self.common.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys()));
+        self.number += 1;
+        let number = self.number;
+        self.common.board.change(|status| status.file = number);
+        self.common.replacements.change(|replacer| replacer.of(number, Arc::clone(&shared)));
         let mut drivers = std::mem::take(&mut self.drivers);
-        self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
-        self.cuts.retain(|name| fabric.switches.contains_key(name));
+        self.common
+            .board
+            .change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
+        self.common.cuts.retain(|name| fabric.switches.contains_key(name));
         let names = Arc::new(HostNames::of(fabric));
         for (name, switch) in &fabric.switches {
             let terms = Terms {
@@ -259,6 +272,7 @@ impl Controller {
             };
             let wanted = Arc::new(Wanted {
                 name: name.clone(),
+                number: self.number,
                 ports: shared.ports(name),
                 names: Arc::clone(&names),
                 shared: Arc::clone(&shared),
@@ -278,17 +292,11 @@ impl Controller {
     }
 
     fn start_driver(&self, terms: Terms, wanted: Arc<Wanted>) -> Driver {
-        self.board.change(|status| status.switches.insert(terms.name.clone(), SwitchStatus::default()));
+        self.common
+            .board
+            .change(|status| status.switches.insert(terms.name.clone(), SwitchStatus::default()));
         let (wanted, told) = watch::channel(wanted);
-        let task = tokio::spawn(drive(
-            terms.clone(),
-            told,
-            self.board.clone(),
-            self.cuts.clone(),
-            self.elections.clone(),
-            self.detector.clone(),
-            self.follower.clone(),
-        ));
+        let task = tokio::spawn(drive(terms.clone(), told, self.common.clone()));
         Driver { terms, wanted, task }
     }
 }

@@ -57,7 +57,7 @@ pub struct Avoid {
     pub switches: BTreeSet<String>,
     /// Links that do not work, by either of their ports.
     pub ports: BTreeSet<(String, u16)>,
-    /// Switches that work, and that a person has taken out: better than what does not.
+    /// Switches that work, and that a person has taken out, or that are given another program: better than what does not.
     pub drained: BTreeSet<String>,
 }
 
@@ -149,22 +149,31 @@ impl Topology {
 
     /// Whether hosts reach each other without `out` as they do with it, where routes leave `drained` out already.
     pub fn spares(&self, out: &BTreeSet<String>, drained: &BTreeSet<String>) -> bool {
+        self.spares_beside(out, &Avoid { switches: drained.clone(), ..Avoid::default() })
+    }
+
+    /// The same, where routes leave all of `avoid` out already.
+    pub fn spares_beside(&self, out: &BTreeSet<String>, avoid: &Avoid) -> bool {
         let has_hosts = |name: &String| {
             let hosts = self.numbers.get(name).and_then(|number| self.hosts.get(*number));
             hosts.is_some_and(|hosts| !hosts.is_empty())
         };
-        !out.iter().any(has_hosts) && self.parted(out, drained).is_none()
+        !out.iter().any(has_hosts) && self.parted_beside(out, avoid).is_none()
     }
 
     /// Two switches whose hosts reach each other no more without `out`, where routes leave `drained` out already. Hosts of what is left
     /// out do not count: they keep their only way.
     pub fn parted(&self, out: &BTreeSet<String>, drained: &BTreeSet<String>) -> Option<(&str, &str)> {
-        let parts =
-            |switches: BTreeSet<String>| parts(&self.without(&Avoid { switches, ..Avoid::default() }));
-        let (before, after) = (parts(drained.clone()), parts(drained.union(out).cloned().collect()));
+        self.parted_beside(out, &Avoid { switches: drained.clone(), ..Avoid::default() })
+    }
+
+    fn parted_beside(&self, out: &BTreeSet<String>, avoid: &Avoid) -> Option<(&str, &str)> {
+        let mut beside = avoid.clone();
+        beside.switches.extend(out.iter().cloned());
+        let (before, after) = (parts(&self.without(avoid)), parts(&self.without(&beside)));
         let homes = self.names.iter().zip(&self.hosts).zip(before.iter().zip(&after));
         let homes = homes.filter(|((name, hosts), _)| {
-            !hosts.is_empty() && !out.contains(*name) && !drained.contains(*name)
+            !hosts.is_empty() && !beside.switches.contains(*name) && !beside.drained.contains(*name)
         });
         // Parts of the fabric that are one before are one afterwards.
         let mut becomes: BTreeMap<usize, (usize, &str)> = BTreeMap::new();

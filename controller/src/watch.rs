@@ -29,7 +29,7 @@ use crate::follow::Following;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::places::Places;
-use crate::run::Fault;
+use crate::run::{Fault, Replacing};
 use crate::sample::{Sample, sample};
 
 /// What happened between two looks.
@@ -44,6 +44,8 @@ pub struct Interval {
     pub talkers: Vec<TalkerRow>,
     /// What routes leave out, as a `run` tells.
     pub faults: Vec<Fault>,
+    /// How far a `run` has replaced programs.
+    pub replacing: Replacing,
     /// What a `run` measures of ports, and what becomes of their thresholds.
     pub following: Vec<Following>,
     /// Why nobody tells whose.
@@ -172,8 +174,17 @@ impl Watch {
                 Err(error) => talkers_error = Some(error),
             }
         }
-        let Told { talkers, faults, following } = told;
-        Interval { interval: self.tick - 1, queues, talkers, faults, following, talkers_error, errors }
+        let Told { talkers, faults, replacing, following } = told;
+        Interval {
+            interval: self.tick - 1,
+            queues,
+            talkers,
+            faults,
+            replacing,
+            following,
+            talkers_error,
+            errors,
+        }
     }
 }
 

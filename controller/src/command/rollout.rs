@@ -162,7 +162,7 @@ impl RolloutArgs {
 }
 
 /// Switches are not kept waiting for a disk that is full: that there is no record is said, and the work goes on.
-fn told<T>(outcome: Result<T, RecordError>) -> Option<T> {
+pub(crate) fn told<T>(outcome: Result<T, RecordError>) -> Option<T> {
     outcome.inspect_err(|error| say(format_args!("warning: no record of this: {error}"))).ok()
 }
 

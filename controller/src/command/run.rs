@@ -12,6 +12,7 @@ use trimwire_p4runtime::client::Tls;
 
 use super::file::FileArgs;
 use super::outcome::{Failure, Outcome, failed};
+use super::recording::Recording;
 use super::rollout::{RolloutArgs, StateArgs};
 
 #[derive(Args)]
@@ -47,6 +48,8 @@ impl Run {
                 signals([SignalKind::hangup(), SignalKind::terminate(), SignalKind::interrupt()])?;
             let options = RunOptions { election_id: self.election_id, metrics: self.metrics };
             let mut controller = Controller::start(&fabric, &artifacts, &options).await.map_err(failed)?;
+            let records = self.state.records(&self.file);
+            let mut recording = Recording::start(records, &text, &fabric, &artifacts);
             let mut unreadable = None;
             self.drain(&controller, &mut unreadable);
             let mut tls = fabric.tls;
@@ -54,15 +57,21 @@ impl Run {
             let mut drains = tokio::time::interval(DRAINS);
             loop {
                 tokio::select! {
-                    _ = hangup.recv() => self.reload(&mut controller, &mut text, &mut tls),
+                    _ = hangup.recv() => self.reload(&mut controller, &mut recording, &mut text, &mut tls),
                     () = controller.follows() => follow(&mut controller),
-                    _ = drains.tick() => self.drain(&controller, &mut unreadable),
+                    _ = drains.tick() => {
+                        self.drain(&controller, &mut unreadable);
+                        recording.look(&controller.status());
+                    }
                     _ = looks.tick() => self.renew(&mut controller, &text, &mut tls),
                     _ = terminate.recv() => break,
                     _ = interrupt.recv() => break,
                 }
             }
             tracing::info!("ending");
+            let status = controller.status();
+            recording.look(&status);
+            recording.end(&status);
             controller.stop().await;
             Ok(0)
         })
@@ -86,11 +95,19 @@ impl Run {
     }
 
     /// Takes the file as it is now.
-    fn reload(&self, controller: &mut Controller, text: &mut String, tls: &mut BTreeMap<String, Tls>) {
+    fn reload(
+        &self,
+        controller: &mut Controller,
+        recording: &mut Recording,
+        text: &mut String,
+        tls: &mut BTreeMap<String, Tls>,
+    ) {
+        let before = controller.status();
         let taken = self.file.text().and_then(|new| {
             let (fabric, artifacts) = self.file.read_text(&new)?;
             controller.reload(&fabric, &artifacts).map_err(failed)?;
             controller.insist();
+            recording.reload(&before, &new, &fabric, &artifacts);
             (*text, *tls) = (new, fabric.tls);
             Ok(())
         });

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::faults::Fault;
+use super::replacing::Replacing;
 use super::task::Tally;
 use crate::follow::Following;
 use crate::sample::Sample;
@@ -19,6 +20,8 @@ pub struct SwitchStatus {
     pub primary: bool,
     /// It holds what it should, when last seen; `None` before that.
     pub in_place: Option<bool>,
+    /// The number of the fabric file that it was last found or brought in place of, by us; 0 before that.
+    pub file: u64,
     /// Failures since the last success.
     pub failures: u32,
     /// Until the next attempt, as of when the last one failed, in seconds; 0 when all is well.
@@ -33,6 +36,13 @@ pub struct SwitchStatus {
     pub cut_samples: u64,
     /// Counters and occupancy, as last read; of the last connection.
     pub sample: Sample,
+}
+
+impl SwitchStatus {
+    /// Whether it holds what the fabric file of this number says, when last seen.
+    pub fn is_in_place_of(&self, file: u64) -> bool {
+        self.up && self.in_place == Some(true) && self.file == file
+    }
 }
 
 /// What a queue told by digests.
@@ -62,6 +72,8 @@ pub enum Leader {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
+    /// Fabric files are numbered as they are taken. That of the last one.
+    pub file: u64,
     /// By name in the fabric.
     pub switches: BTreeMap<String, SwitchStatus>,
     /// Who leads the fabric.
@@ -70,12 +82,21 @@ pub struct Status {
     pub another_file: Vec<String>,
     /// What routes leave out.
     pub faults: Vec<Fault>,
+    /// How far programs are replaced.
+    pub replacing: Replacing,
     /// What is measured of ports, and what becomes of their thresholds.
     pub following: Vec<Following>,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.
     pub refused_reloads: u64,
+}
+
+impl Status {
+    /// Whether all switches hold what the fabric file says, and none waits for anything.
+    pub fn is_in_place(&self) -> bool {
+        self.switches.values().all(|switch| switch.is_in_place_of(self.file)) && self.replacing.is_over()
+    }
 }
 
 /// A [`Status`] that many may write to; clones are the same one.

@@ -18,15 +18,19 @@ use super::cutting;
 use super::election::{Elections, View};
 use super::faults::{Detector, Element};
 use super::follower::Follower;
+use super::replacing::{Order, Replacements, Seen};
 use super::reporter::{Reporter, Told};
-use super::task::{Action, Event, Looked, Loss, Standing, SwitchTask};
+use super::task::{Action, Event, Looked, Loss, Runs, Standing, SwitchTask};
 use super::wanted::Wanted;
+use crate::bypass;
 use crate::converge::{self, converge, pipeline_state};
 use crate::device::{self, DeviceError, Reach};
 use crate::fleet::Shared;
+use crate::health;
 use crate::model::{End, Follows};
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
+use crate::rollout::Rollout;
 use crate::sample::{Sample, sample};
 use crate::topology::{Avoid, Detours, SwitchRoutes};
 
@@ -38,6 +42,17 @@ pub(super) struct Terms {
     pub election_id: u128,
     pub interval_ns: u64,
     pub audit_ns: u64,
+}
+
+/// What all drivers have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Common {
+    pub board: Board,
+    pub cuts: Cuts,
+    pub elections: Elections,
+    pub detector: Detector,
+    pub follower: Follower,
+    pub replacements: Replacements,
 }
 
 struct Session {
@@ -75,26 +90,23 @@ struct Worked {
     told: Option<Told>,
     /// What the switch holds of routes from now on, where that is known.
     routes: Option<SwitchRoutes>,
+    /// What these leave out.
+    avoid: Option<Arc<Avoid>>,
 }
 
 impl Worked {
     fn done(event: Event, sample: Option<Sample>) -> Done {
-        Done::Worked(Self { event, sample, told: None, routes: None })
+        Done::Worked(Self { event, sample, told: None, routes: None, avoid: None })
     }
 }
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+/// A look at a switch's counters after it was given another program.
+type Check = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Keeps one switch at what is wanted, until `wanted` is closed.
-pub(super) async fn drive(
-    terms: Terms,
-    mut wanted: watch::Receiver<Arc<Wanted>>,
-    board: Board,
-    cuts: Cuts,
-    elections: Elections,
-    detector: Detector,
-    follower: Follower,
-) {
+pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, common: Common) {
+    let Common { board, cuts, elections, detector, follower, replacements } = common;
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let Terms { name, reach, election_id, interval_ns, audit_ns } = terms;
@@ -107,6 +119,13 @@ pub(super) async fn drive(
     let mut avoid = detector.subscribe();
     // Of routes, as last written or read.
     let mut routes: Option<SwitchRoutes> = None;
+    // What these leave out.
+    let mut held = Arc::<Avoid>::default();
+    let mut number = wanted.borrow_and_update().number;
+    let mut orders = replacements.subscribe();
+    orders.mark_changed();
+    let mut check: Option<Check> = None;
+    let mut seen = (number, Seen::Unknown);
     let mut is_well = None;
     let mut lost = "not reached yet".to_owned();
     // Another controller is primary with our election id: the switch works, and does not want us.
@@ -119,12 +138,12 @@ pub(super) async fn drive(
             let client = session.as_ref().map(|session| Arc::clone(&session.client));
             match (action, client) {
                 (Action::Abandon, _) => work = None,
-                (Action::Disconnect, _) => (work, session, routes) = (None, None, None),
+                (Action::Disconnect, _) => (work, session, routes, check) = (None, None, None, None),
                 (Action::Connect(bid), _) => work = Some(Box::pin(connect(reach.clone(), bid))),
                 (Action::Reconcile, Some(client)) => {
                     routes = None;
-                    let (detector, avoid) = (detector.clone(), avoid.clone());
-                    work = Some(Box::pin(reconcile_switch(client, current(), detector, avoid)));
+                    let (detector, avoid, orders) = (detector.clone(), avoid.clone(), orders.clone());
+                    work = Some(Box::pin(reconcile_switch(client, current(), detector, avoid, orders)));
                 }
                 (Action::Reroute, Some(client)) => {
                     let avoided = Arc::clone(&avoid.borrow());
@@ -142,7 +161,7 @@ pub(super) async fn drive(
             // The board may already be another driver's.
             return;
         }
-        reporter.report(&mut task);
+        reporter.report(&mut task, number);
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
@@ -154,6 +173,11 @@ pub(super) async fn drive(
                 _ => faults.failed(now, element, lost.clone()),
             });
         }
+        let seen_now = (number, how_it_stands(&task, is_anothers, &held, &lost));
+        if seen_now != seen {
+            replacements.change(|replacer| replacer.see(number, &name, seen_now.1.clone()));
+            seen = seen_now;
+        }
         let wake = task.poll_timeout();
         let (told, digests, ports) = match &mut session {
             Some(Session { client, seen, digests, ports }) => {
@@ -164,11 +188,35 @@ pub(super) async fn drive(
         // In this order, so that whoever is demoted hears of it before anything else.
         let event = tokio::select! {
             biased;
-            changed = wanted.changed() => if changed.is_ok() { Event::FabricChanged } else { Event::Stop },
+            changed = wanted.changed() => if changed.is_ok() {
+                number = wanted.borrow_and_update().number;
+                Event::FabricChanged
+            } else {
+                Event::Stop
+            },
             Ok(()) = leads.changed() => Event::Leads(*leads.borrow_and_update()),
             Ok(()) = avoid.changed() => {
                 avoid.mark_unchanged();
                 Event::Detoured
+            }
+            Ok(()) = orders.changed() => {
+                let order = orders.borrow_and_update().clone();
+                let order = order.filter(|(whose, _)| *whose == name).map(|(_, order)| order);
+                check = match (order, &session) {
+                    (Some(Order::Check), Some(session)) => {
+                        Some(Box::pin(checked(Arc::clone(&session.client), Arc::clone(&wanted.borrow()))))
+                    }
+                    _ => None,
+                };
+                if order != Some(Order::Replace) {
+                    continue;
+                }
+                Event::MayReplace
+            }
+            outcome = concluded(&mut check) => {
+                check = None;
+                replacements.change(|replacer| replacer.checked(&name, outcome));
+                continue;
             }
             told = port_states(ports) => match told {
                 Ok(states) => {
@@ -202,6 +250,7 @@ pub(super) async fn drive(
                     },
                     Done::Worked(worked) => {
                         routes = worked.routes.or(routes);
+                        held = worked.avoid.unwrap_or(held);
                         reporter.worked(worked.sample, worked.told);
                         worked.event
                     }
@@ -235,11 +284,29 @@ pub(super) async fn drive(
     }
 }
 
-/// Whether traffic can be sent over a switch: it is there, and holds its tables, or what another controller gave it. `None` while that is
-/// not known.
+/// How a switch stands to a new program. Its routes leave out `held`.
+fn how_it_stands(task: &SwitchTask, is_anothers: bool, held: &Arc<Avoid>, lost: &str) -> Seen {
+    if !task.is_up() {
+        // A switch that another controller has, works, and may lead anywhere.
+        let is_gone = task.failures() > 0 && !is_anothers;
+        return if is_gone { Seen::Unreached(lost.to_owned()) } else { Seen::Unknown };
+    }
+    match (task.runs(), task.failure()) {
+        _ if !task.is_primary() => Seen::Unknown,
+        (Runs::Another, None) => Seen::Another(Ok(Arc::clone(held))),
+        (Runs::Another, Some(why)) => Seen::Another(Err(why.to_owned())),
+        (_, Some(why)) => Seen::Failed(why.to_owned()),
+        (Runs::Wanted, None) => Seen::InPlace(Arc::clone(held)),
+        (Runs::Unknown, None) => Seen::Unknown,
+    }
+}
+
+/// Whether traffic can be sent over a switch: it is there, and holds its tables, or those of the program that it goes on with, or what
+/// another controller gave it. `None` while that is not known.
 fn well(task: &SwitchTask, is_anothers: bool) -> Option<bool> {
     if task.is_up() {
-        (!task.is_primary() || task.in_place() == Some(true)).then_some(true)
+        let forwards = task.in_place() == Some(true) || task.runs() == Runs::Another;
+        (!task.is_primary() || forwards).then_some(true)
     } else {
         (task.failures() > 0).then_some(is_anothers)
     }
@@ -294,6 +361,13 @@ async fn finished(work: &mut Option<Work>) -> Done {
     }
 }
 
+async fn concluded(check: &mut Option<Check>) -> Result<(), String> {
+    match check {
+        Some(check) => check.await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn standing(session: Option<(&Arc<Client>, &Arbitration)>) -> Result<Arbitration, ClientError> {
     match session {
         Some((client, seen)) => client.arbitration_change(seen).await,
@@ -343,8 +417,18 @@ async fn reconcile_switch(
     wanted: Arc<Wanted>,
     detector: Detector,
     mut avoid: watch::Receiver<Arc<Avoid>>,
+    orders: watch::Receiver<Option<(String, Order)>>,
 ) -> Done {
     detector.settle().await;
+    let may_replace = orders.borrow().as_ref() == Some(&(wanted.name.clone(), Order::Replace));
+    // Hosts that have no other way go on sending over it.
+    let is_left_out = avoid.borrow().drained.contains(&wanted.name);
+    if may_replace
+        && is_left_out
+        && let Some(note) = bypass::quiet(&client).await
+    {
+        tracing::warn!(switch = %wanted.name, "given its new program all the same: {note}");
+    }
     let work = async {
         let (shared, name) = (&wanted.shared, &wanted.name);
         let avoided = Arc::clone(&avoid.borrow_and_update());
@@ -352,12 +436,15 @@ async fn reconcile_switch(
         let mut report = SwitchReport::new(name, client.address());
         let outcome = async {
             let desired = shared.compiler.compile_around(name, detours.as_deref())?;
-            converge(&client, shared, &desired, &mut report).await
+            converge(&client, shared, &desired, may_replace, &mut report).await
         };
         let outcome: Result<(), DeviceError> = outcome.await;
+        if outcome.is_ok() && report.not_begun {
+            return wait(&client, &wanted, detours.as_deref(), avoided).await;
+        }
         let loss = loss(outcome.as_ref().err());
         report.error = outcome.err().map(|error| error.to_string());
-        let (mut told, mut sample, mut routes) = (None, None, None);
+        let (mut told, mut sample, mut routes, mut avoid) = (None, None, None, None);
         if loss == Loss::None && report.in_place.is_some() {
             let digests = cutting::subscribe(&client, wanted.index()).await;
             told = Some(Told { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
@@ -365,10 +452,33 @@ async fn reconcile_switch(
         }
         if report.is_ok() {
             routes = Some(routes_of(shared, name, detours.as_deref()));
+            avoid = Some(avoided);
         }
-        Done::Worked(Worked { event: Event::Reconciled(Box::new(report), loss), sample, told, routes })
+        Done::Worked(Worked { event: Event::Reconciled(Box::new(report), loss), sample, told, routes, avoid })
     };
     wanted.places.work(work).await
+}
+
+/// A switch keeps its other program for a while. Routes, by then in the terms of that program, lead around others all the same.
+async fn wait(client: &Client, wanted: &Wanted, detours: Option<&Detours>, avoided: Arc<Avoid>) -> Done {
+    let (shared, name) = (&wanted.shared, &wanted.name);
+    let written = bypass::write_to(client, name, &routes_of(shared, name, detours), None, shared).await;
+    let loss = loss(written.as_ref().err());
+    let written = written.unwrap_or_else(|error| Err(error.to_string()));
+    if let Ok(Some(note)) = &written {
+        tracing::warn!(switch = %name, "{note}");
+    }
+    let avoid = written.is_ok().then_some(avoided);
+    let event = Event::Waits(written.map(drop), loss);
+    Done::Worked(Worked { event, sample: None, told: None, routes: None, avoid })
+}
+
+/// As after a roll-out. A switch whose counters cannot be read is believed to be well.
+async fn checked(client: Arc<Client>, wanted: Arc<Wanted>) -> Result<(), String> {
+    if sampled(&client, &wanted).await.is_none() {
+        return Ok(());
+    }
+    health::check(&client, wanted.index(), &wanted.ports, Rollout::default().settle).await
 }
 
 /// What routes have changed, without reading. One that fails leaves the switch in between: then all of it is read.
@@ -412,7 +522,8 @@ async fn reroute(
         Ok((count, routes)) => (Ok(count), Some(routes)),
         Err(reason) => (Err(reason), None),
     };
-    Done::Worked(Worked { event: Event::Rerouted(outcome, loss), sample: None, told: None, routes })
+    let avoid = outcome.is_ok().then_some(avoid);
+    Done::Worked(Worked { event: Event::Rerouted(outcome, loss), sample: None, told: None, routes, avoid })
 }
 
 async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {

@@ -56,6 +56,8 @@ pub enum Cause {
     Link,
     /// A person took it out.
     Drained,
+    /// Its program is replaced.
+    Replaced,
 }
 
 impl Cause {
@@ -65,6 +67,7 @@ impl Cause {
             Self::Dead => "dead",
             Self::Link => "link",
             Self::Drained => "drained",
+            Self::Replaced => "replaced",
         }
     }
 }
@@ -116,6 +119,7 @@ pub(super) struct Faults {
     hold_down_ns: u64,
     elements: BTreeMap<Element, Health>,
     drained: BTreeMap<String, String>,
+    replaced: BTreeMap<String, String>,
     /// Switches of which nothing was heard yet.
     unheard: BTreeSet<String>,
 }
@@ -137,6 +141,11 @@ impl Faults {
     /// Those that a person has taken out, and why.
     pub(super) fn drain(&mut self, drained: BTreeMap<String, String>) {
         self.drained = drained;
+    }
+
+    /// Those that are given another program, and what of it.
+    pub(super) fn replace(&mut self, replaced: BTreeMap<String, String>) {
+        self.replaced = replaced;
     }
 
     /// Of whom nothing was heard yet.
@@ -196,19 +205,25 @@ impl Faults {
             let (reason, held) = (health.reason.clone(), health.is_well);
             Fault { switch, port, cause, reason, held, failures: health.failed_at.len() }
         };
-        let drained = self.drained.iter().map(|(switch, reason)| Fault {
-            switch: switch.clone(),
-            port: None,
-            cause: Cause::Drained,
-            reason: reason.clone(),
-            held: false,
-            failures: 0,
-        });
-        self.elements.iter().filter(|(_, health)| health.is_out).map(fault).chain(drained).collect()
+        let works = |cause| {
+            move |(switch, reason): (&String, &String)| Fault {
+                switch: switch.clone(),
+                port: None,
+                cause,
+                reason: reason.clone(),
+                held: false,
+                failures: 0,
+            }
+        };
+        let drained = self.drained.iter().map(works(Cause::Drained));
+        let replaced = self.replaced.iter().map(works(Cause::Replaced));
+        let failed = self.elements.iter().filter(|(_, health)| health.is_out).map(fault);
+        failed.chain(drained).chain(replaced).collect()
     }
 
     pub(super) fn avoid(&self) -> Avoid {
-        let mut avoid = Avoid { drained: self.drained.keys().cloned().collect(), ..Avoid::default() };
+        let drained = self.drained.keys().chain(self.replaced.keys()).cloned().collect();
+        let mut avoid = Avoid { drained, ..Avoid::default() };
         for (element, _) in self.elements.iter().filter(|(_, health)| health.is_out) {
             match element {
                 Element::Switch(name) => drop(avoid.switches.insert(name.clone())),
@@ -252,6 +267,12 @@ impl Detector {
     /// Changes to what routes leave out.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Avoid>> {
         self.avoid.subscribe()
+    }
+
+    /// From now on routes leave these out because they are given another program; gives all that they leave out.
+    pub(super) fn replace(&self, replaced: BTreeMap<String, String>) -> Arc<Avoid> {
+        self.change(|faults, _| faults.replace(replaced));
+        Arc::clone(&self.avoid.borrow())
     }
 
     /// Waits until every switch has been reached or not: who writes routes before that writes them over dead switches.
@@ -380,6 +401,10 @@ mod tests {
         assert_eq!(avoid.ports, BTreeSet::from([("s1".to_owned(), 3)]));
         assert_eq!((avoid.switches, avoid.drained), (BTreeSet::new(), BTreeSet::from(["s2".to_owned()])));
         faults.drain(BTreeMap::new());
+        faults.replace(BTreeMap::from([("s2".to_owned(), "a new program".to_owned())]));
+        assert_eq!(faults.told()[1].to_string(), "s2 out of routes, replaced: a new program");
+        assert_eq!(faults.avoid().drained, BTreeSet::from(["s2".to_owned()]), "better than what is dead");
+        faults.replace(BTreeMap::new());
         faults.of(SECOND, ["s2".to_owned()].iter());
         assert_eq!(faults.avoid(), Avoid::default(), "what left the file is forgotten");
     }

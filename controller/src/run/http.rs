@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `GET /metrics`, `/trimmed`, `/faults` and `/thresholds`, for Prometheus, curl and `watch`.
+//! `GET /metrics`, `/trimmed`, `/faults`, `/programs` and `/thresholds`, for Prometheus, curl and `watch`.
 
 use std::convert::Infallible;
 use std::io;
@@ -82,17 +82,21 @@ fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
             let faults = serde_json::to_string(&pages.board.status().faults).unwrap_or_default();
             (StatusCode::OK, "application/json", faults + "\n")
         }
+        (true, "/programs") => {
+            let replacing = serde_json::to_string(&pages.board.status().replacing).unwrap_or_default();
+            (StatusCode::OK, "application/json", replacing + "\n")
+        }
         (true, "/thresholds") => {
             let following = serde_json::to_string(&pages.board.status().following).unwrap_or_default();
             (StatusCode::OK, "application/json", following + "\n")
         }
         (true, _) => {
-            let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults, measured loads \
-                        and thresholds at /thresholds\n";
+            let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults, which switches \
+                        wait for a new program at /programs, measured loads and thresholds at /thresholds\n";
             (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
         }
         (false, _) => {
-            let text = "GET /metrics, /trimmed, /faults or /thresholds\n";
+            let text = "GET /metrics, /trimmed, /faults, /programs or /thresholds\n";
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", text.to_owned())
         }
     };

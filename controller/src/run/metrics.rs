@@ -81,6 +81,7 @@ pub fn metrics_text(status: &Status) -> String {
     reloads(own, status);
     leads(own, status);
     faults(own, status);
+    replacing(own, status);
     following(own, status);
     gauges(own, status);
     tallies(own, status);
@@ -120,6 +121,16 @@ fn faults(registry: &mut Registry, status: &Status) {
     }
     registry.register("out_of_routes", "1 for a switch, or a link, that routes leave out", out);
     registry.register("held_down", "1 once what routes leave out is well again, and waits", held);
+}
+
+fn replacing(registry: &mut Registry, status: &Status) {
+    let [waiting, stopped]: [Gauge; 2] = Default::default();
+    let count = status.replacing.waiting.len() + usize::from(status.replacing.switch.is_some());
+    waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
+    stopped.set(status.replacing.stopped.is_some().into());
+    let help = "Switches that wait for a new program, or are given it";
+    registry.register("programs_waiting", help, waiting);
+    registry.register("programs_stopped", "1 while replacing programs does not go on", stopped);
 }
 
 fn following(registry: &mut Registry, status: &Status) {

@@ -11,7 +11,7 @@ use super::board::Board;
 use super::cuts::Cuts;
 use super::cutting::{self, Cutting};
 use super::follower::Follower;
-use super::task::{Notice, Standing, SwitchTask};
+use super::task::{Notice, Runs, Standing, SwitchTask};
 use super::turns::{News, Turns};
 use super::wanted::Wanted;
 use crate::sample::Sample;
@@ -60,7 +60,8 @@ impl Reporter {
         self.cuts.begin(&self.name);
     }
 
-    pub(super) fn report(&mut self, task: &mut SwitchTask) {
+    /// By the fabric file of this number.
+    pub(super) fn report(&mut self, task: &mut SwitchTask, file: u64) {
         while let Some(notice) = task.poll_notice() {
             if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
                 self.backoff_ns = *wait;
@@ -74,6 +75,9 @@ impl Reporter {
             status.up = task.is_up();
             status.primary = task.is_primary();
             status.in_place = task.in_place();
+            if task.runs() == Runs::Wanted {
+                status.file = file;
+            }
             status.failures = task.failures();
             status.backoff_seconds = Duration::from_nanos(backoff_ns).as_secs_f64();
             if status.tally != *task.tally() {
@@ -206,6 +210,9 @@ fn log(switch: &str, notice: &Notice) {
             if let Some(more @ 1..) = changes.len().checked_sub(SHOWN) {
                 tracing::warn!(switch, "  and {more} more");
             }
+        }
+        Notice::Waits => {
+            tracing::info!(switch, "runs another program, and waits for its turn to be given its own");
         }
         Notice::Rerouted(written) => tracing::info!(switch, "routes changed by {written} updates"),
         Notice::Failed(reason, wait) => {

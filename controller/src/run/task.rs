@@ -12,6 +12,9 @@
 //!
 //! While another controller leads the fabric ([`Event::Leads`]) a primary looks, as a backup does, and nobody bids.
 //!
+//! A switch that runs another program keeps it until it is its turn ([`Event::MayReplace`]). Until then a pass brings its routes to what is
+//! wanted, in the terms of the program that it has, and ends with [`Event::Waits`].
+//!
 //! Order of calls: [`SwitchTask::new`]; then [`SwitchTask::handle_event`] for what happens and [`SwitchTask::handle_timeout`]
 //! when [`SwitchTask::poll_timeout`] says; after each of these, drain [`SwitchTask::poll_action`] and carry the actions out in
 //! order. At most one of Connect, Reconcile, Look and Sample is under way at a time.
@@ -24,6 +27,7 @@ mod vocabulary;
 
 use std::collections::VecDeque;
 
+pub(super) use self::vocabulary::Runs;
 pub use self::vocabulary::{Action, Drift, Event, Looked, Loss, Notice, Standing, Tally};
 use super::backoff::Backoff;
 use super::election::View;
@@ -89,7 +93,10 @@ pub struct SwitchTask {
     again: bool,
     /// What is under way is a glance, which may be dropped for something urgent.
     may_reroute: bool,
+    runs: Runs,
     in_place: Option<bool>,
+    /// Why the last pass failed, of this connection.
+    failure: Option<String>,
     last_success: Option<u64>,
     tally: Tally,
     actions: VecDeque<Action>,
@@ -113,7 +120,9 @@ impl SwitchTask {
             expects: Expects::Nothing,
             again: false,
             may_reroute: false,
+            runs: Runs::Unknown,
             in_place: None,
+            failure: None,
             last_success: None,
             tally: Tally::default(),
             actions: VecDeque::new(),
@@ -128,6 +137,8 @@ impl SwitchTask {
             Event::Told(standing) => self.told(now, standing),
             Event::Lost(reason) => self.lost(now, reason),
             Event::Reconciled(report, loss) => self.reconciled(now, &report, loss),
+            Event::Waits(outcome, loss) => self.waits(now, outcome, loss),
+            Event::MayReplace => self.may_replace(),
             Event::Looked(outcome, loss) => self.looked(now, outcome, loss),
             Event::Sampled(outcome, loss) => self.sampled(now, outcome, loss),
             Event::FabricChanged => self.fabric_changed(),
@@ -230,6 +241,16 @@ impl SwitchTask {
         self.in_place
     }
 
+    /// What it runs, as far as that is known.
+    pub(super) fn runs(&self) -> Runs {
+        self.runs
+    }
+
+    /// Why the last pass over the connected switch failed; `None` where none did.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
     /// Failures since the last success.
     pub fn failures(&self) -> u32 {
         self.backoff.failures()
@@ -279,6 +300,7 @@ impl SwitchTask {
         if std::mem::replace(&mut self.leads, leads) == leads {
             return;
         }
+        self.runs = Runs::Unknown;
         match self.state {
             State::Primary(work) => {
                 if work == Work::Busy {
@@ -295,6 +317,9 @@ impl SwitchTask {
 
     fn told(&mut self, now: u64, standing: Standing) {
         self.is_vacant = matches!(standing, Standing::Backup { primary_exists: false, .. });
+        if standing != Standing::Primary {
+            self.runs = Runs::Unknown;
+        }
         self.differs_since = None;
         let bid_at = self.bid_at(now);
         let connected = self.is_up();
@@ -345,7 +370,7 @@ impl SwitchTask {
         }
         self.actions.push_back(Action::Disconnect);
         // Nobody knows what it will hold when it is back.
-        self.in_place = None;
+        (self.in_place, self.runs, self.failure) = (None, Runs::Unknown, None);
         let wait = self.backoff.failed();
         self.state = State::Waiting { until: now.saturating_add(wait) };
         self.notices.push_back(Notice::Down(reason, wait));
@@ -378,8 +403,11 @@ impl SwitchTask {
         if report.is_ok() {
             self.tally.succeeded += 1;
             self.last_success = Some(now);
-            self.backoff.succeeded();
+            self.succeeded();
             self.audited(now);
+            if !self.again {
+                self.runs = Runs::Wanted;
+            }
             if self.expects != Expects::All && !self.again {
                 self.expects = Expects::All;
                 if !has_drifted {
@@ -393,12 +421,42 @@ impl SwitchTask {
             if loss == Loss::Connection {
                 return self.lost(now, reason);
             }
-            let wait = self.backoff.failed();
-            self.notices.push_back(Notice::Failed(reason, wait));
-            self.rest_until(now.saturating_add(wait));
+            self.runs = Runs::Unknown;
+            self.try_again(now, reason);
         }
         if self.again {
             self.reconcile();
+        }
+    }
+
+    /// It goes on with the program that it has. What it should hold by that is none of ours but its routes.
+    fn waits(&mut self, now: u64, outcome: Result<(), String>, loss: Loss) {
+        if self.state != State::Primary(Work::Busy) {
+            return;
+        }
+        self.in_place = Some(false);
+        if !self.again && std::mem::replace(&mut self.runs, Runs::Another) != Runs::Another {
+            self.notices.push_back(Notice::Waits);
+        }
+        match outcome {
+            Ok(()) => {
+                self.succeeded();
+                self.rest(now);
+            }
+            Err(reason) if loss == Loss::Connection => return self.lost(now, reason),
+            Err(reason) => self.try_again(now, reason),
+        }
+        if self.again {
+            self.reconcile();
+        }
+    }
+
+    fn may_replace(&mut self) {
+        match self.state {
+            State::Primary(Work::Busy) => self.again = true,
+            State::Primary(Work::Resting { .. }) if self.leads => self.reconcile(),
+            // Who is connected anew reconciles.
+            _ => {}
         }
     }
 
@@ -410,7 +468,7 @@ impl SwitchTask {
             Ok(looked) => {
                 let in_place = looked.program && looked.differing == 0;
                 self.in_place = Some(in_place);
-                self.backoff.succeeded();
+                self.succeeded();
                 self.audited(now);
                 if in_place {
                     self.last_success = Some(now);
@@ -442,7 +500,17 @@ impl SwitchTask {
         if loss == Loss::Connection {
             return self.lost(now, reason);
         }
+        self.try_again(now, reason);
+    }
+
+    fn succeeded(&mut self) {
+        self.backoff.succeeded();
+        self.failure = None;
+    }
+
+    fn try_again(&mut self, now: u64, reason: String) {
         let wait = self.backoff.failed();
+        self.failure = Some(reason.clone());
         self.notices.push_back(Notice::Failed(reason, wait));
         self.rest_until(now.saturating_add(wait));
     }
@@ -454,7 +522,7 @@ impl SwitchTask {
     }
 
     fn fabric_changed(&mut self) {
-        self.expects = Expects::Nothing;
+        (self.expects, self.runs, self.failure) = (Expects::Nothing, Runs::Unknown, None);
         match self.state {
             State::Primary(Work::Busy) => self.again = true,
             State::Primary(Work::Resting { .. }) if self.leads => self.reconcile(),

@@ -15,6 +15,8 @@ use crate::talkers::HostNames;
 pub(super) struct Wanted {
     /// The switch.
     pub name: String,
+    /// Of the fabric file, as it was taken.
+    pub number: u64,
     pub ports: BTreeMap<u16, Arc<PortPolicy>>,
     pub shared: Arc<Shared>,
     pub places: Places,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ask::page;
 use crate::follow::Following;
 use crate::model::{Fabric, QueuePlan};
-use crate::run::Fault;
+use crate::run::{Fault, Replacing};
 use crate::talkers::{HostNames, QueueTalkers, Talker};
 
 /// A talker of a queue that trims, or did in the last seconds.
@@ -59,6 +59,7 @@ struct Answer {
 pub(super) struct Told {
     pub talkers: Vec<TalkerRow>,
     pub faults: Vec<Fault>,
+    pub replacing: Replacing,
     pub following: Vec<Following>,
 }
 
@@ -78,10 +79,11 @@ impl Asker {
     pub(super) async fn ask(&self, patience: Duration) -> Result<Told, String> {
         let asked = tokio::time::timeout(patience, async {
             let cuts: Answer = page(self.at, "/trimmed").await?;
-            Ok::<_, String>((cuts, page(self.at, "/faults").await?, page(self.at, "/thresholds").await?))
+            let (faults, replacing) = (page(self.at, "/faults").await?, page(self.at, "/programs").await?);
+            Ok::<_, String>((cuts, faults, replacing, page(self.at, "/thresholds").await?))
         });
         let found = asked.await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
-        let (answer, mut faults, following): (Answer, Vec<Fault>, _) = found.map_err(|error| {
+        let (answer, mut faults, replacing, following): (Answer, Vec<Fault>, _, _) = found.map_err(|error| {
             format!(
                 "whose packets are trimmed tells a `run` of this fabric, and there is none at {} ({error})",
                 self.at
@@ -89,7 +91,12 @@ impl Asker {
         })?;
         let known = answer.queues.into_iter().filter(|queue| self.switches.contains(&queue.switch));
         faults.retain(|fault| self.switches.contains(&fault.switch));
-        Ok(Told { talkers: known.flat_map(|queue| self.rows(&queue)).collect(), faults, following })
+        Ok(Told {
+            talkers: known.flat_map(|queue| self.rows(&queue)).collect(),
+            faults,
+            replacing,
+            following,
+        })
     }
 
     fn rows(&self, queue: &QueueTalkers) -> Vec<TalkerRow> {

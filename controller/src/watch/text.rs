@@ -48,6 +48,9 @@ impl Interval {
         for fault in &self.faults {
             let _ = write!(text, "\n{fault}");
         }
+        if !self.replacing.is_over() {
+            let _ = write!(text, "\n{}", self.replacing);
+        }
         // Ports that refuse nothing have no news.
         for told in self.following.iter().filter(|told| told.proposed > 0 || told.refuses()) {
             let _ = write!(text, "\n{told}");

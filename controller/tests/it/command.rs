@@ -71,6 +71,72 @@ async fn run_takes_a_changed_file_on_sighup_keeps_the_old_one_when_it_is_wrong_a
     assert!(!std::fs::read_to_string(&stderr).unwrap().contains("drifted"));
 }
 
+/// The output of a command that ends with exit code 0.
+async fn output(arguments: &[&str], stderr: &Path) -> String {
+    let mut child = start(arguments, stderr);
+    assert_eq!(exit_code(&mut child).await, Some(0), "{}", std::fs::read_to_string(stderr).unwrap());
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+/// What is in the history of the file, once it has this.
+async fn recorded(name: &str, stderr: &Path, words: &str) -> Vec<String> {
+    let mut text = String::new();
+    for _ in 0..200 {
+        text = output(&["history", name], stderr).await;
+        if text.contains(words) {
+            return text.lines().map(str::to_owned).collect();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    panic!("no '{words}' in {text}");
+}
+
+#[tokio::test]
+async fn files_that_run_takes_are_in_history_with_what_changed_and_rollback_finds_the_one_before() {
+    let switch = Embedded::start(1);
+    let folder = tempfile::tempdir().unwrap();
+    let [file, stderr, others] = ["fabric.yaml", "stderr", "others"].map(|name| folder.path().join(name));
+    let first = single(switch.address, "interval: 200ms, metrics: off, timeout: 60s");
+    let second = first.replace("drop_at: 120us", "drop_at: 200us");
+    assert_ne!(first, second);
+    std::fs::write(&file, &first).unwrap();
+    let name = file.display().to_string();
+    let mut child = start(&["run", &name], &stderr);
+    let lines = recorded(&name, &others, "run: succeeded; 1 in place").await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+
+    // What was not taken is not there.
+    std::fs::write(&file, "version: 7").unwrap();
+    signal(&child, "-HUP");
+    logged(&stderr, "going on with the fabric as it was").await;
+    std::fs::write(&file, &second).unwrap();
+    signal(&child, "-HUP");
+    let lines = recorded(&name, &others, "run, SIGHUP: succeeded; 1 in place").await;
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let changed = ["drop_at: 120us", "drop_at: 200us"];
+    assert!(
+        changed.iter().all(|line| lines[1].contains(line)) && lines[1].contains("; changed: - "),
+        "{lines:?}"
+    );
+    signal(&child, "-TERM");
+    assert_eq!(exit_code(&mut child).await, Some(0));
+
+    // Started anew with the same file: no news.
+    let mut child = start(&["run", &name], &stderr);
+    logged(&stderr, "in place after").await;
+    signal(&child, "-TERM");
+    assert_eq!(exit_code(&mut child).await, Some(0));
+    assert_eq!(recorded(&name, &others, "run, SIGHUP").await, lines);
+
+    output(&["rollback", "--settle", "0", &name], &others).await;
+    std::fs::write(&file, &first).unwrap();
+    output(&["plan", "--detailed-exitcode", &name], &others).await;
+    let lines = recorded(&name, &others, "rollback to 1: succeeded").await;
+    assert_eq!(lines.len(), 3, "{lines:?}");
+}
+
 #[tokio::test]
 async fn run_once_is_apply_with_its_roll_out_and_its_record() {
     let switch = Embedded::start(1);

@@ -23,7 +23,7 @@ fn exported() -> (BTreeSet<String>, String) {
     let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
     switch.sample.queues.insert((1, 5), QueueSample { counters, occupancy: Some(0) });
     status.switches.insert("s1".to_owned(), switch);
-    status.faults = [Cause::Dead, Cause::Link, Cause::Drained]
+    status.faults = [Cause::Dead, Cause::Link, Cause::Drained, Cause::Replaced]
         .map(|cause| Fault {
             switch: "s1".to_owned(),
             port: Some(1),

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A new program, while packets come.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trimwire_controller::{Artifacts, Fabric, Options, Rollout, apply, plan, roll_out};
+use trimwire_controller::run::{Cause, Controller, Replacing, RunOptions, Status};
+use trimwire_controller::watch::Watch;
+use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options, Rollout, apply, plan, roll_out};
 use trimwire_p4runtime::v1::Entity;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 
 use crate::counters::with_deflected;
-use crate::run_support::{Embedded, delaying_proxy, frame, single};
+use crate::model::Model;
+use crate::run_support::{Embedded, delaying_proxy, eventually, frame, get, single};
 
 /// The tables of the new program are written before it runs. Written afterwards, packets met a program without routes for as long as that
 /// took.
@@ -138,7 +143,7 @@ async fn all_programs_of_a_leaf_spine_are_replaced_without_losing_a_packet_thoug
 async fn a_spine_that_refuses_its_new_program_stays_out_of_routes_until_it_takes_it() {
     let mut models = Vec::new();
     for _ in 0..4 {
-        models.push(crate::model::Model::start().await);
+        models.push(Model::start().await);
     }
     let addresses = [0, 1, 2, 3].map(|at: usize| models[at].address);
     let fabric = blanking_spines(addresses);
@@ -171,7 +176,7 @@ async fn a_spine_that_refuses_its_new_program_stays_out_of_routes_until_it_takes
 async fn a_switch_that_is_not_meant_is_only_led_around_another_if_its_routes_are_the_files() {
     let mut models = Vec::new();
     for _ in 0..4 {
-        models.push(crate::model::Model::start().await);
+        models.push(Model::start().await);
     }
     let addresses = [0, 1, 2, 3].map(|at: usize| models[at].address);
     let fabric = blanking_spines(addresses);
@@ -198,4 +203,131 @@ async fn a_switch_that_is_not_meant_is_only_led_around_another_if_its_routes_are
     let report = only_spine(fabric).await;
     assert!(report.is_ok() && report.switches.len() == 1, "{report}");
     assert_eq!([0, 1, 2, 3].map(|at: usize| models[at].state().pushes), [1, 1, 2, 1]);
+}
+
+/// A roll-out dies while it fills a spine: routes are left to lead around it, and nothing else tells of it. The next one fills it before it
+/// leads routes around the other spine, and so over this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_roll_out_that_was_cut_off_left_without_tables_gets_them_before_routes_lead_over_it() {
+    let (models, fabric) = of_before().await;
+    let (artifacts, options) = (Artifacts::embedded().unwrap(), Options::default());
+    let rollout = Rollout { settle: Duration::ZERO, ..Rollout::default() };
+    let count = |model: &Model| model.state().entities.len();
+    let whole = count(&models[2]);
+    let writes = models[2].state().writes.len();
+    models[2].state().die_after = Some(writes);
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let report = roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap();
+    assert!(!report.is_ok(), "{report}");
+    assert_eq!((groups(&models[0]), groups(&models[1]), count(&models[2])), (0, 0, 0), "{report}");
+    models[2].state().die_after = None;
+    let seen = Arc::<Mutex<Vec<usize>>>::default();
+    let (pushes, spine1) = (Arc::clone(&seen), models[2].clone());
+    models[3].state().on_push =
+        Some(Arc::new(move || pushes.lock().unwrap().push(spine1.state().entities.len())));
+    let planned = plan(&fabric, &artifacts, &options).await.unwrap();
+    let report = roll_out(&fabric, &artifacts, &options, &planned, rollout).await.unwrap();
+    assert!(report.is_ok(), "{report}");
+    assert_eq!(*seen.lock().unwrap(), [whole]);
+    assert_eq!((groups(&models[0]), groups(&models[1])), (1, 1));
+}
+
+/// Leaves and spines in the order of their names, all with a program of before.
+async fn of_before() -> (Vec<Model>, Fabric) {
+    let mut models = Vec::new();
+    for _ in 0..4 {
+        models.push(Model::start().await);
+    }
+    let addresses = [0, 1, 2, 3].map(|at: usize| models[at].address);
+    // Nothing happens because time passes.
+    let text = crate::failure::leaf_spine_text(addresses, "timeout: 60s, interval: 60s");
+    let text = text.replace("device_id: 3 }", "device_id: 3, target: bmv2 }");
+    let fabric = Fabric::from_yaml(&text, "fabric.yaml").unwrap_or_else(|error| panic!("{error}"));
+    assert!(apply(&fabric, &with_deflected(), &Options::default()).await.unwrap().is_ok());
+    (models, fabric)
+}
+
+async fn running(fabric: &Fabric, artifacts: &Artifacts) -> Controller {
+    let options = RunOptions {
+        election_id: Some(2),
+        metrics: Some(MetricsAt::Address(SocketAddr::from(([127, 0, 0, 1], 0)))),
+    };
+    Controller::start(fabric, artifacts, &options).await.unwrap()
+}
+
+/// Groups of a switch: one where both spines lead on, and none where one does.
+fn groups(model: &Model) -> usize {
+    let state = model.state();
+    state
+        .entities
+        .values()
+        .filter(|entity| matches!(entity.entity, Some(Kind::ActionProfileGroup(_))))
+        .count()
+}
+
+fn all_in_place(status: &Status) -> Result<(), String> {
+    let in_place = status.switches.values().all(|switch| switch.in_place == Some(true));
+    let is_over = status.replacing == Replacing::default() && status.faults.is_empty();
+    if in_place && is_over { Ok(()) } else { Err(format!("{:?} {:?}", status.replacing, status.faults)) }
+}
+
+/// What both leaves hold is looked at in the moment in which a switch is given its program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_replaces_one_program_at_a_time_and_no_route_leads_over_a_spine_meanwhile() {
+    let (models, fabric) = of_before().await;
+    let pushes = Arc::<Mutex<Vec<(usize, usize, usize)>>>::default();
+    for (at, model) in models.iter().enumerate() {
+        let (pushes, leaf1, leaf2) = (Arc::clone(&pushes), models[0].clone(), models[1].clone());
+        model.state().on_push =
+            Some(Arc::new(move || pushes.lock().unwrap().push((at, groups(&leaf1), groups(&leaf2)))));
+    }
+    let expected = [(2, 0, 0), (3, 0, 0), (0, 1, 1), (1, 1, 1)];
+    // At its start, and when it is given another file.
+    let mut controller = running(&fabric, &Artifacts::embedded().unwrap()).await;
+    eventually("all have their program", || all_in_place(&controller.status())).await;
+    assert_eq!(std::mem::take(&mut *pushes.lock().unwrap()), expected);
+    controller.reload(&fabric, &with_deflected()).unwrap();
+    controller.insist();
+    eventually("all have another", || {
+        all_in_place(&controller.status())?;
+        let count = pushes.lock().unwrap().len();
+        if count == 4 { Ok(()) } else { Err(format!("{count} of 4")) }
+    })
+    .await;
+    assert_eq!(*pushes.lock().unwrap(), expected);
+    assert_eq!((groups(&models[0]), groups(&models[1])), (1, 1));
+    let status = controller.status();
+    assert!(status.switches.values().all(|switch| switch.tally.drift.is_empty()), "{status:?}");
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_stops_at_a_spine_that_refuses_its_new_program_tells_of_it_and_goes_on_when_it_takes_it() {
+    let (models, fabric) = of_before().await;
+    models[2].state().refuse = Some("{dscp=35}".to_owned());
+    let controller = running(&fabric, &Artifacts::embedded().unwrap()).await;
+    let stopped = || controller.status().replacing.stopped;
+    eventually("it stops", || stopped().map(drop).ok_or_else(|| "it goes on".to_owned())).await;
+    let status = controller.status();
+    let words = status.replacing.to_string();
+    assert!(words.contains("spine1's turn, 3 more wait") && words.contains("RESOURCE_EXHAUSTED"), "{words}");
+    let fault = &status.faults[0];
+    assert_eq!((fault.switch.as_str(), fault.cause, status.faults.len()), ("spine1", Cause::Replaced, 1));
+    assert_eq!((groups(&models[0]), groups(&models[1])), (0, 0), "routes leave it out");
+    assert_eq!([0, 1, 3].map(|at: usize| models[at].state().pushes), [1, 1, 1], "the others keep theirs");
+    let address = controller.metrics_address();
+    let text = get(address.unwrap(), "/metrics").await;
+    for line in ["trimwire_controller_programs_stopped 1", "trimwire_controller_programs_waiting 4"] {
+        assert!(text.lines().any(|found| found == line), "no '{line}' in {text}");
+    }
+    let (artifacts, options) = (Artifacts::embedded().unwrap(), Options::default());
+    let mut watching = Watch::new(&fabric, &artifacts, &options, Duration::from_secs(5), address);
+    let table = watching.next().await.table(false);
+    assert!(table.contains("spine1 out of routes, replaced: ") && table.contains(&words[..40]), "{table}");
+
+    models[2].state().refuse = None;
+    eventually("it takes it, and the others have their turn", || all_in_place(&controller.status())).await;
+    assert_eq!([0, 1, 3].map(|at: usize| models[at].state().pushes), [2, 2, 2]);
+    assert_eq!((groups(&models[0]), groups(&models[1])), (1, 1));
+    controller.stop().await;
 }

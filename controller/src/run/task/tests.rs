@@ -362,3 +362,55 @@ fn another_primary_has_another_file_when_its_switch_differs_for_as_long_as_an_au
     task.handle_event(200 * S, Event::Told(backup(9, false)));
     assert_eq!(task.view(200 * S), View::Vacant);
 }
+
+#[test]
+fn a_switch_with_another_program_keeps_it_until_its_turn_and_has_its_routes_meanwhile() {
+    let waits = |outcome| Event::Waits(outcome, Loss::None);
+    let mut bench = Bench::in_place();
+    bench.event(Event::FabricChanged);
+    assert_eq!(bench.task.runs(), Runs::Unknown);
+    assert_eq!(bench.event(waits(Ok(()))), []);
+    assert_eq!(
+        (bench.task.runs(), bench.task.in_place(), bench.task.failures()),
+        (Runs::Another, Some(false), 0)
+    );
+    assert_eq!(bench.notices(), [Notice::Waits]);
+    // Other routes; and a look now and then, of which nothing is told.
+    assert_eq!(bench.event(Event::Detoured), [Action::Reconcile]);
+    assert_eq!(bench.event(waits(Err("no room".into()))), []);
+    assert_eq!((bench.task.runs(), bench.task.failure()), (Runs::Another, Some("no room")));
+    assert_eq!(bench.wait(), [Action::Reconcile]);
+    assert_eq!(bench.event(waits(Ok(()))), []);
+    assert!(matches!(bench.notices().as_slice(), [Notice::Failed(..)]));
+    assert_eq!(bench.task.failure(), None);
+
+    assert_eq!(bench.event(Event::MayReplace), [Action::Reconcile]);
+    let mut report = good(40, 0, 0);
+    (report.pipeline_before, report.pipeline_pushed) = (PipelineState::Different { cookie: 7 }, true);
+    assert_eq!(bench.event(reconciled(report)), []);
+    assert_eq!((bench.task.runs(), bench.task.in_place()), (Runs::Wanted, Some(true)));
+    assert_eq!(bench.notices(), [Notice::InPlace(40)]);
+    assert_eq!(bench.task.tally().drift, BTreeMap::new(), "another file's program is no drift");
+}
+
+#[test]
+fn a_turn_that_comes_in_the_middle_of_a_pass_is_taken_right_after_it() {
+    let mut bench = Bench::in_place();
+    bench.event(Event::FabricChanged);
+    assert_eq!(bench.event(Event::MayReplace), []);
+    assert_eq!(bench.event(Event::Waits(Ok(()), Loss::None)), [Action::Reconcile]);
+    assert_eq!(bench.event(Event::Leads(false)), [Action::Abandon]);
+    assert_eq!(bench.event(Event::MayReplace), [], "and not by who does not lead");
+}
+
+#[test]
+fn a_program_that_somebody_else_pushed_is_drift_once_it_is_replaced() {
+    let mut bench = Bench::in_place();
+    bench.wait();
+    assert_eq!(bench.event(Event::Waits(Ok(()), Loss::None)), []);
+    assert_eq!(bench.event(Event::MayReplace), [Action::Reconcile]);
+    let mut report = good(40, 0, 0);
+    (report.pipeline_before, report.pipeline_pushed) = (PipelineState::Different { cookie: 7 }, true);
+    bench.event(reconciled(report));
+    assert_eq!(bench.task.tally().drift, BTreeMap::from([(Drift::Pipeline, 1)]));
+}

@@ -14,6 +14,11 @@ pub enum Event {
     Lost(String),
     /// The end of [`Action::Reconcile`].
     Reconciled(Box<SwitchReport>, Loss),
+    /// The other end of [`Action::Reconcile`]: the switch runs another program, and it is not its turn to have that replaced. Whether it
+    /// has its routes.
+    Waits(Result<(), String>, Loss),
+    /// From now on its program may be replaced.
+    MayReplace,
     /// The end of [`Action::Look`].
     Looked(Result<Looked, String>, Loss),
     /// The end of [`Action::Sample`]: whether the switch runs the program.
@@ -125,12 +130,25 @@ pub enum Notice {
     TakingOver(u128),
     /// In place for the first time since the controller or the fabric file changed; so many updates.
     InPlace(usize),
+    /// It runs another program, and waits until it is its turn to have that replaced.
+    Waits,
     /// Was in place, was found otherwise, and is in place again: kinds with their numbers, and the first few differences.
     Repaired(BTreeMap<Drift, u64>, Vec<String>),
     /// Routes lead elsewhere; so many updates.
     Rerouted(usize),
     /// Could not be brought in place. Why, and when the next attempt is, in ns from now.
     Failed(String, u64),
+}
+
+/// What a switch is known to run since the fabric file, or the leader, last changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::run) enum Runs {
+    /// Not known.
+    Unknown,
+    /// Its program, and it held what it should.
+    Wanted,
+    /// Another program, which waits to be replaced.
+    Another,
 }
 
 /// What has been done to a switch since the controller started.

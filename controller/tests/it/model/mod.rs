@@ -47,7 +47,11 @@ pub(crate) struct State {
     pub is_trusting: bool,
     /// Meters are kept as the SDE keeps them: seven bits of mantissa.
     pub rounds_meters: bool,
+    /// Called before each program is taken.
+    pub on_push: Option<OnPush>,
 }
+
+pub(crate) type OnPush = Arc<dyn Fn() + Send + Sync>;
 
 /// Down to seven significant bits.
 fn rounded(value: i64) -> i64 {
@@ -228,6 +232,10 @@ impl P4Runtime for Model {
         let request = request.into_inner();
         if request.action() == Action::Commit {
             return Ok(Response::new(SetForwardingPipelineConfigResponse::default()));
+        }
+        let on_push = self.state().on_push.clone();
+        if let Some(on_push) = on_push {
+            on_push();
         }
         let config = request.config.unwrap_or_default();
         let p4info = config.p4info.clone().unwrap_or_default();
