@@ -39,7 +39,7 @@ VARIABLES = {
     "TORCHELASTIC_RESTART_COUNT": ("`trimwire.torch`", "Restarts of the job, as torchrun counts them."),
     "TORCHELASTIC_USE_AGENT_STORE": ("`trimwire-agent`", "Whether torchrun's own store listens on MASTER_PORT."),
     "TRIMWIRE_BIN_DIR": ("Mininet scripts, tests", "Folder of the four programs."),
-    "TRIMWIRE_DEBUG": ("`trimwire-agent`, `trimwire-controller`", "What to log to stderr, as `warn` or `trimwire_agent=debug`."),
+    "TRIMWIRE_DEBUG": ("`trimwire-agent`, `trimwire-controller`, the Python package when it is imported", "What to log to stderr, as `warn` or `trimwire_agent=debug`."),
     "TRIMWIRE_GRPC_PORT": ("Mininet scripts", "TCP port of the first switch's P4Runtime server."),
     "TRIMWIRE_LOCAL_SIZE": ("`trimwire.torch`", "Ranks on this host that share a GPU's link, instead of LOCAL_WORLD_SIZE."),
     "TRIMWIRE_MININET_DIR": ("Mininet scripts", "Folder of logs and reports of a run."),

@@ -331,7 +331,7 @@ impl Endpoint {
         self.peers.get(usize::from(rank)).is_some_and(Peer::is_met)
     }
 
-    /// A rank's process is known to run, from elsewhere: if nothing answers here for `give_up_ns` from now on, nothing will.
+    /// A rank's process is known to run, from elsewhere: if nothing answers here for `give_up_ns` from now on, nothing will. A time to come is the time by which it is sure to run.
     pub fn expect_answer(&mut self, now_ns: u64, rank: u16) {
         if let Some(peer) = self.peers.get_mut(usize::from(rank)) {
             peer.runs(now_ns);

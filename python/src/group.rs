@@ -123,6 +123,7 @@ impl Group {
         config.pace_at_line = options.rate_bps.is_some();
         config.timeouts.give_up_ns = seconds(options.give_up_s, "give_up")?;
         config.timeouts.patience_ns = seconds(options.patience_s, "patience")?;
+        let meeting_ns = options.meeting_s.map(|meeting| seconds(meeting, "meeting")).transpose()?;
         config.peers = others;
         let header = Header { job: options.job, rank, world, seed: options.seed };
         let writer = options.record.as_ref().map(|record| {
@@ -176,6 +177,7 @@ impl Group {
             refused: Vec::new(),
             place: Arc::clone(&place),
             waiting: Waiting::default(),
+            meeting_ns,
         };
         let back = Return { done, wake: Arc::clone(&wake) };
         let rows = Mutex::new(Some(Rows { queue: Mutex::new(to_do), back }));
@@ -183,6 +185,9 @@ impl Group {
         let notifier = thread("notify").spawn(move || notify(&left)).map_err(failed)?;
         let recorded = Arc::new(Mutex::new(None));
         let ended = Arc::clone(&recorded);
+        let Socket { address, channels, .. } = socket;
+        tracing::info!("rank {rank} of {world} listens on {address}: {channels} channels, {rate_bps} bit/s");
+        tracing::debug!("the ranks are at {}", peers.join(", "));
         let network = thread("network").spawn(move || run(driver, app, &ended)).map_err(failed)?;
         let threads = Mutex::new(Some(Threads { commands, network, notifier }));
         Ok(Self { threads, wake, totals, recorded, rows, coordinates_per_packet, place })

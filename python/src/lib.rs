@@ -5,6 +5,7 @@ mod adaptive;
 mod codec;
 mod dlpack;
 mod group;
+mod log;
 mod outcome;
 mod pinned;
 mod sparse;
@@ -22,6 +23,7 @@ pyo3::create_exception!(
 /// Bindings.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    log::begin();
     module.add("TransportError", module.py().get_type::<TransportError>())?;
     module.add("PLANES", trimwire_encoder::PLANES)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;

@@ -7,11 +7,14 @@ import datetime
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -150,3 +153,66 @@ def test_a_hook_that_sends_nothing_because_all_ranks_share_a_host_says_so_once()
     assert second == [] and len(first) == 1
     assert "no gradient goes through trimwire. TRIMWIRE_LOCAL_SIZE=1" in first[0]
     assert run(hooked, 2, 1) == [[], []]
+
+
+def test_ranks_between_which_no_udp_passes_name_each_other_soon_and_not_after_the_groups_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as firewall:
+        firewall.bind(("127.0.0.1", 0))
+
+        class Blocked(trimwire.Group):
+            """What is sent to rank 1 comes to a socket that nobody reads."""
+
+            @property
+            def address(self) -> str:
+                return f"127.0.0.1:{firewall.getsockname()[1]}"
+
+        def listen(*arguments: Any, **options: Any) -> trimwire.Group:
+            kind = Blocked if threading.current_thread().name == "rank 1" else trimwire.Group
+            return kind(*arguments, **options)
+
+        monkeypatch.setattr(_rendezvous, "Group", listen)
+        store, said = dist.HashStore(), [""] * 2
+
+        def one(rank: int) -> None:
+            options = Options(address="127.0.0.1", give_up=1.0, meeting=0.5)
+            # The group's timeout is longer than anybody waits for this test.
+            with _rendezvous.connect(store, rank, 2, timeout=datetime.timedelta(hours=1), options=options) as group:
+                try:
+                    group.all_reduce(np.ones(1_000, dtype=np.float32)).wait(120)
+                except trimwire.TransportError as error:
+                    said[rank] = str(error)
+
+        threads = [threading.Thread(target=one, args=(rank,), name=f"rank {rank}") for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=180)
+    for rank, text in enumerate(said):
+        assert f"rank {1 - rank}" in text and "trimwire-agent doctor" in text, said
+
+
+def test_seconds_to_meet_are_refused_where_they_are_none() -> None:
+    assert Options(meeting=0).meeting == 0
+    for value in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=r"meeting: .*valid are seconds from 0 on"):
+            Options(meeting=value)
+
+
+def debugged(level: str | None) -> str:
+    """What a program that makes a group of one writes to stderr."""
+    environment = {name: text for name, text in os.environ.items() if name != "TRIMWIRE_DEBUG"}
+    if level is not None:
+        environment["TRIMWIRE_DEBUG"] = level
+    program = "import trimwire; group = trimwire.Group('127.0.0.1'); group.connect(0, [group.address]); group.close()"
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE, text=True, check=True)
+    return ended.stderr
+
+
+def test_trimwire_debug_says_what_a_python_process_does_and_a_level_that_there_is_not_is_a_warning() -> None:
+    assert "rank 0 of 1 listens on 127.0.0.1:" in debugged("info")
+    for level in (None, "", "warn"):
+        assert "rank 0 of 1" not in debugged(level)
+    # Of one module alone.
+    assert "rank 0 of 1" in debugged("trimwire_native=info") and "rank 0 of 1" not in debugged("trimwire_agent=info")
+    said = debugged("trimwire=shout")
+    assert "WARN" in said and "TRIMWIRE_DEBUG=trimwire=shout: " in said and "trimwire_agent=debug" in said

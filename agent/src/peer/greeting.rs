@@ -77,6 +77,17 @@ impl Peer {
         });
         if is_dead || silent_ns >= timeouts.patience_ns {
             self.hellos = None;
+            if is_dead && !self.session.is_open() {
+                // What is waited for comes no more than answers do. Of one that may start yet each message has its own patience.
+                let ids: Vec<u32> = self.receives.keys().copied().collect();
+                for message in ids {
+                    if let Some(error) =
+                        self.receives.get(&message).map(|transfer| transfer.silent(cx.now_ns))
+                    {
+                        self.fail_receive(cx, message, error);
+                    }
+                }
+            }
             let probes = times + 1;
             let ids: Vec<u32> = self.sends.keys().copied().collect();
             for message in ids {

@@ -35,5 +35,7 @@ impl Peer {
     /// The peer has started anew: it listens there, and whatever incarnation it has is believed, or this one alone.
     pub(crate) fn admit(&mut self, address: SocketAddr, incarnation: Option<u32>) {
         self.session.admit(address, incarnation);
+        // What was known of the process that was there before says nothing of this one.
+        self.runs_since_ns = None;
     }
 }

@@ -6,6 +6,7 @@ use trimwire_agent::endpoint::{EndpointConfig, Event, Expectation, Outbound, Rel
 use trimwire_agent::pacing::Pace;
 use trimwire_agent::rate::{DctcpConfig, RateConfig};
 use trimwire_agent::row::Row;
+use trimwire_agent::transfer::TransferError;
 use trimwire_encoder::PLANES;
 use trimwire_encoder::wire::Kind;
 
@@ -171,4 +172,44 @@ fn losses_that_are_found_out_later_do_not_slow_down_who_has_slowed_down_since() 
     let (later_bps, all) = rate_and_losses(&network);
     assert!(bps >= before_bps && later_bps >= bps, "{before_bps}, {bps}, {later_bps} bit/s");
     assert!(lost > 30 && all == 70, "{lost}, {all} losses");
+}
+
+/// Rank 0 sends to rank 1, which only receives; where `runs`, each knows from elsewhere that the other runs after twenty seconds.
+fn never_met(runs: bool) -> Network {
+    // What rank 1 sends is dropped, and it hears rank 0: a firewall lets one direction through.
+    let mut network = network(|from, _, _| from == 1);
+    for rank in 0..2 {
+        if runs {
+            network.endpoints[rank].expect_answer(20 * SECOND, 1 - rank as u16);
+        }
+    }
+    begin(&mut network, LENGTH);
+    network
+}
+
+#[test]
+fn who_runs_and_is_never_heard_is_given_up_by_senders_and_receivers_and_not_before_its_time() {
+    let mut network = never_met(true);
+    assert!(network.finish(29 * SECOND).is_empty(), "ten seconds after the twentieth");
+    let events = network.finish(31 * SECOND);
+    let why = |event: &Event| if let Event::Failed { error, .. } = event { Some(*error) } else { None };
+    let unanswered = |event| matches!(why(event), Some(TransferError::Unanswered { peer: 1, .. }));
+    let silent = |event| matches!(why(event), Some(TransferError::Silent { peer: 0, .. }));
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events.iter().any(|(rank, event)| *rank == 0 && unanswered(event)), "{events:?}");
+    assert!(events.iter().any(|(rank, event)| *rank == 1 && silent(event)), "{events:?}");
+}
+
+#[test]
+fn who_comes_within_its_time_or_is_not_known_to_run_is_waited_for() {
+    let mut network = network(|_, _, _| false);
+    network.endpoints[0].expect_answer(20 * SECOND, 1);
+    network.dead[1] = true;
+    network.send(0, 1, 5, &Random(1).gradient(LENGTH));
+    assert!(network.finish(29 * SECOND).is_empty());
+    network.dead[1] = false;
+    network.expect(1, 0, 5, LENGTH);
+    let events = network.finish(40 * SECOND);
+    assert!(matches!(&events[..], [(1, Event::Received { .. }), (0, Event::Sent { .. })]), "{events:?}");
+    assert!(never_met(false).finish(300 * SECOND).is_empty(), "it may start yet");
 }

@@ -74,6 +74,8 @@ pub(super) struct App {
     pub(super) refused: Vec<Done>,
     pub(super) place: Arc<Place>,
     pub(super) waiting: Waiting,
+    /// So long after the beginning all ranks are sure to run, ns; taken once they are told to the endpoint.
+    pub(super) meeting_ns: Option<u64>,
 }
 
 impl App {
@@ -144,6 +146,12 @@ impl Application<()> for App {
     }
 
     fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<()> {
+        if let Some(meeting_ns) = self.meeting_ns.take() {
+            let own = endpoint.config().rank;
+            for rank in (0..endpoint.config().world).filter(|&rank| rank != own) {
+                endpoint.expect_answer(now_ns.saturating_add(meeting_ns), rank);
+            }
+        }
         for done in std::mem::take(&mut self.refused).into_iter().chain(self.returned.try_iter()) {
             self.communicator.complete(now_ns, done, endpoint);
         }

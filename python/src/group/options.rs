@@ -16,6 +16,8 @@ pub(crate) struct GroupOptions {
     pub(super) threads: Option<usize>,
     pub(super) give_up_s: f64,
     pub(super) patience_s: f64,
+    /// All ranks run after so long; `None`: any may start later.
+    pub(super) meeting_s: Option<f64>,
     pub(super) loss: f32,
     pub(super) seal_key: Option<Vec<u8>>,
     pub(super) job: u8,

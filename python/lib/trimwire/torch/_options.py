@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import difflib
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -56,8 +57,10 @@ class Options:
     channels: int = 1
     #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
     give_up: float = 10.0
-    #: A rank that answers, but does not take part in an operation, or that was never heard, is waited for so many seconds; None: the group's timeout.
+    #: A rank that answers, but does not take part in an operation, or that was never heard where `meeting` is 0, is waited for so many seconds; None: the group's timeout.
     patience: float | None = None
+    #: Ranks that make a group have all been started: of one that was never heard, no operation waits for longer than so many seconds after that, and `give_up`. 0: it is waited for as `patience` says.
+    meeting: float = 20.0
     #: A secret of the job that seals packets: the name of a file that holds it, or the 16 or 32 bytes. The same at all ranks.
     seal_key: str | bytes | os.PathLike[str] | None = field(default=None, repr=False)
     #: A planes algorithm, which says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md); None: always `planes`.
@@ -107,6 +110,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
+        if not 0 <= self.meeting < math.inf:
+            raise ValueError(f"meeting: {self.meeting!r}; valid are seconds from 0 on")
         if self.seal_key is not None:
             # From here on the bytes, so that a file that changes is read once.
             object.__setattr__(self, "seal_key", _secret(self.seal_key))
@@ -138,6 +143,7 @@ class Changes(TypedDict, total=False):
     channels: int
     give_up: float
     patience: float | None
+    meeting: float
     seal_key: str | bytes | os.PathLike[str] | None
     adaptive: str | None
     codec: str
@@ -153,7 +159,7 @@ class Changes(TypedDict, total=False):
 _FIELDS = {each.name: each for each in dataclasses.fields(Options)}
 _PREFIX = "TRIMWIRE_"
 #: Variables of this package, without the prefix: those of options, and of what is no option.
-_NAMES = [*(name.upper() for name in _FIELDS), "SOCKET_IFNAME", "MTU", "LOCAL_SIZE"]
+_NAMES = [*(name.upper() for name in _FIELDS), "SOCKET_IFNAME", "MTU", "LOCAL_SIZE", "DEBUG"]
 #: Names as near as this (difflib's ratio) are taken for misspelt.
 _NEAR = 0.8
 

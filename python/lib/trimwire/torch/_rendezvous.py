@@ -106,6 +106,8 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         threads=chosen.threads,
         give_up=chosen.give_up,
         patience=chosen.patience or max(float(timeout.total_seconds()), 0.001),
+        # All are here: their sockets are open, and what is sent to them waits there.
+        meeting=chosen.meeting or None,
         rate_algorithm=rate_algorithm,
     )
 

@@ -35,7 +35,7 @@ impl Way {
     }
 
     /// Whether no probe of any kind has come.
-    fn is_blocked(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         let came = |tally: &Tally| !tally.small.is_empty() || tally.whole + tally.cut > 0;
         let tallies = [&self.dscp, &self.sized, &self.unchecked, &self.filled, &self.zero];
         !tallies.into_iter().chain(&self.raw).any(came)
@@ -157,10 +157,15 @@ pub(super) fn findings(name: &str, trips: Vec<u64>, times: usize, ways: [&Way; 2
     trip.into_iter().chain(ways.into_iter().flat_map(Way::findings)).collect()
 }
 
+/// Whether of so many tries more were lost than where a host was asleep, which may cost one.
+pub(super) fn is_lossy(came: usize, tried: usize) -> bool {
+    tried.saturating_sub(came) * 50 > tried
+}
+
 /// Round trips of small datagrams one at a time.
 fn round_trips(name: &str, mut trips: Vec<u64>, times: usize) -> Finding {
     trips.sort_unstable();
-    let lost = times - trips.len();
+    let lost = times.saturating_sub(trips.len());
     let found = match (trips.first(), trips.get(trips.len() / 2)) {
         (Some(&least), Some(&middle)) => {
             let [least, middle] = [least, middle].map(|ns| ns as f64 / 1e3);
@@ -169,8 +174,7 @@ fn round_trips(name: &str, mut trips: Vec<u64>, times: usize) -> Finding {
         _ => format!("{lost} of {times} lost"),
     };
     let advice = "a path that loses packets that nothing presses on is broken: cables, optics, or an interface's errors (ip -s link)";
-    // One may find a host asleep.
-    Finding::fine_if(lost * 50 <= times, format!("{name}: round trip"), found, advice)
+    Finding::fine_if(!is_lossy(trips.len(), times), format!("{name}: round trip"), found, advice)
 }
 
 #[cfg(test)]

@@ -27,9 +27,14 @@ const MESSAGE: u32 = 0x00d0_c704;
 const TOGETHER: usize = 16;
 /// Between two that are not to meet in any queue.
 const PAUSE_NS: u64 = 2_000_000;
-/// Nothing has come for so long: that was all. The first may take longer.
+/// All is sent, and nothing has come for so long: that was all. What was sent first arrives about as early as the word that says so.
 const QUIET_NS: u64 = 300_000_000;
-const FIRST_NS: u64 = 1_500_000_000;
+/// Longest that an end counts, whatever comes and whatever is said: senders that vanish do not say that they have sent.
+const LONGEST_NS: u64 = 30_000_000_000;
+/// Longest that a round trip may take.
+const TRIP_NS: u64 = 100_000_000;
+/// After so many lost round trips no more are tried: the path is known to be broken.
+const LOST_MOST: usize = 20;
 
 /// What is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,13 +179,22 @@ fn all(link: &mut UdpLink, batch: &mut VecDeque<Burst>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts what comes until nothing does; with `echo` small datagrams go back where they came from.
-pub(super) fn tally(link: &mut UdpLink, packets: &Packets, echo: bool) -> anyhow::Result<Tally> {
+/// Counts what comes until all is sent and nothing more comes; with `echo` small datagrams go back where they came from.
+///
+/// `is_sent` says whether the sender has said that it is done: however late a busy sender begins, it is waited for.
+pub(super) fn tally(
+    link: &mut UdpLink,
+    packets: &Packets,
+    echo: bool,
+    mut is_sent: impl FnMut() -> bool,
+) -> anyhow::Result<Tally> {
     let clock = Clock::start();
     let plan = DscpPlan::default();
     let overflowed = link.stats().overflowed;
-    let (mut tally, mut until_ns) = (Tally::default(), FIRST_NS);
-    while clock.now_ns() < until_ns {
+    let (mut tally, mut until_ns) = (Tally::default(), None);
+    loop {
+        // Before what waits is taken: a reader that was held up takes it all before it ends.
+        let now_ns = clock.now_ns();
         let mut back = VecDeque::new();
         let count = link.receive(&mut |arrived, payload| {
             let dscp = arrived.tos >> 2;
@@ -213,26 +227,40 @@ pub(super) fn tally(link: &mut UdpLink, packets: &Packets, echo: bool) -> anyhow
             tally.marked += u64::from(cut && [plan.trimmed, plan.trimmed_last_hop].contains(&dscp));
         })?;
         link.send(&mut back)?;
-        if count > 0 {
-            until_ns = clock.now_ns() + QUIET_NS;
-        } else {
-            link.wait(10_000_000, false)?;
+        if now_ns > LONGEST_NS {
+            break;
         }
+        if count > 0 {
+            until_ns = None;
+            continue;
+        }
+        if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+            break;
+        }
+        if until_ns.is_none() && is_sent() {
+            until_ns = Some(clock.now_ns() + QUIET_NS);
+        }
+        link.wait(10_000_000, false)?;
     }
     tally.overflowed = link.stats().overflowed - overflowed;
     Ok(tally)
 }
 
-/// Round trips, ns, of so many datagrams, one after the other; those that took too long are none.
-pub(super) fn round_trips(link: &mut UdpLink, to: SocketAddr, times: usize) -> anyhow::Result<Vec<u64>> {
+/// Round trips, ns, of so many datagrams, one after the other, and how many were tried; those that took too long are none.
+pub(super) fn round_trips(
+    link: &mut UdpLink,
+    to: SocketAddr,
+    times: usize,
+) -> anyhow::Result<(Vec<u64>, usize)> {
     let clock = Clock::start();
-    let mut trips = Vec::new();
-    for _ in 0..times {
+    let (mut trips, mut tried) = (Vec::new(), 0);
+    while tried < times && tried - trips.len() < LOST_MOST {
+        tried += 1;
         let sent_ns = clock.now_ns();
         let payload = small(0, LENGTH);
         let (tos, origin, segment) = (DscpPlan::default().control << 2, Origin::Listening(0), payload.len());
         link.send(&mut VecDeque::from([Burst { to, origin, tos, payload, segment, departs_ns: 0 }]))?;
-        while clock.now_ns() < sent_ns + 100_000_000 {
+        while clock.now_ns() < sent_ns + TRIP_NS {
             let mut back = false;
             link.receive(&mut |_, payload| back |= payload.starts_with(MAGIC))?;
             if back {
@@ -242,5 +270,5 @@ pub(super) fn round_trips(link: &mut UdpLink, to: SocketAddr, times: usize) -> a
             link.wait(5_000_000, false)?;
         }
     }
-    Ok(trips)
+    Ok((trips, tried))
 }
