@@ -104,6 +104,12 @@ async fn sixty_four_switches_are_kept_in_place_through_restarts_foreign_writes_a
     .await;
     all(&first, "in place after restarts", &["s20"], is_well).await;
 
+    // Routes that change meanwhile would tell nothing of who else has written.
+    eventually("routes lead over them again", || {
+        let faults = first.status().faults;
+        if faults.iter().all(|fault| fault.switch == "s20") { Ok(()) } else { Err(format!("{faults:?}")) }
+    })
+    .await;
     write_foreign(switches[7].address, 8, 100).await;
     eventually("a foreign write is repaired", || {
         let expected = BTreeMap::from([(Drift::Missing, 1), (Drift::Changed, 1), (Drift::Foreign, 1)]);

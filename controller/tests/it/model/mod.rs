@@ -32,8 +32,8 @@ pub(crate) struct State {
     pub config: Option<ForwardingPipelineConfig>,
     index: Option<Index>,
     pub entities: BTreeMap<EntityKey, Entity>,
-    /// Election ids of open streams.
-    bids: BTreeSet<u128>,
+    /// Election ids of open streams: twice where a controller bids anew before its last stream has ended.
+    bids: Vec<u128>,
     highest: Option<u128>,
     /// Updates per Write, in order.
     pub writes: Vec<usize>,
@@ -52,6 +52,14 @@ pub(crate) struct State {
 }
 
 pub(crate) type OnPush = Arc<dyn Fn() + Send + Sync>;
+
+impl State {
+    fn withdraw(&mut self, bid: Option<u128>) {
+        if let Some(at) = self.bids.iter().position(|&other| Some(other) == bid) {
+            self.bids.swap_remove(at);
+        }
+    }
+}
 
 /// Down to seven significant bits.
 fn rounded(value: i64) -> i64 {
@@ -197,7 +205,7 @@ impl P4Runtime for Model {
         if state.die_after.is_some_and(|writes| state.writes.len() >= writes) {
             return Err(Status::unavailable("power failure"));
         }
-        if election_id.map(u128::from) != state.bids.last().copied() {
+        if election_id.map(u128::from) != state.bids.iter().max().copied() {
             return Err(Status::permission_denied("not primary"));
         }
         let Some(index) = state.index.clone() else { return Err(Status::failed_precondition("no pipeline")) };
@@ -286,8 +294,8 @@ impl P4Runtime for Model {
                 let id = update.election_id.map_or(0, u128::from);
                 let (highest, primary) = {
                     let mut state = model.state();
-                    bid = Some(id);
-                    state.bids.insert(id);
+                    state.withdraw(bid.replace(id));
+                    state.bids.push(id);
                     state.highest = state.highest.max(Some(id));
                     (state.highest, state.highest == Some(id))
                 };
@@ -301,9 +309,7 @@ impl P4Runtime for Model {
                 let answer = StreamMessageResponse { update: Some(Told::Arbitration(answer)) };
                 let _ = answers.send(Ok(answer)).await;
             }
-            if let Some(id) = bid {
-                model.state().bids.remove(&id);
-            }
+            model.state().withdraw(bid);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
     }
