@@ -19,8 +19,10 @@ use trimwire_p4runtime::v1::{
 };
 
 use crate::compile::Desired;
+use crate::model::TrimCap;
 use crate::program as names;
 use crate::target;
+use crate::units;
 
 /// What a switch holds of what this controller owns, in canonical form.
 pub type Actual = BTreeMap<EntityKey, Entity>;
@@ -355,7 +357,10 @@ fn parameters(before: &Entity, after: &Entity, index: &Index) -> Vec<ParameterCh
     let changed = after.params.iter().filter_map(|param| {
         let old = before.params.iter().find(|old| old.param_id == param.param_id)?;
         let named = known.param(param.param_id).ok()?;
-        let text = |value: &[u8]| entity::describe_value(value, named.bitwidth, &named.name);
+        let text = |value: &[u8]| {
+            cap_text(known.action.name(), &named.name, value)
+                .unwrap_or_else(|| entity::describe_value(value, named.bitwidth, &named.name))
+        };
         (old.value != param.value).then(|| ParameterChange {
             name: named.name.clone(),
             before: text(&old.value),
@@ -363,6 +368,16 @@ fn parameters(before: &Entity, after: &Entity, index: &Index) -> Vec<ParameterCh
         })
     });
     changed.collect()
+}
+
+/// The cap of trimmed packets as fabric files write it: the table has bytes per 1,024 µs, which nobody compares with a line's rate.
+fn cap_text(action: &str, parameter: &str, value: &[u8]) -> Option<String> {
+    let number = bytes::decode(value, 32).ok().filter(|_| action == names::SET_CAP)? as u32;
+    match parameter {
+        "rate" => Some(units::rate_text(TrimCap::rate_of_table(number))),
+        "burst" => Some(format!("{number}B")),
+        _ => None,
+    }
 }
 
 /// A group's `max_size` is fixed at its creation, and switches may report their own.

@@ -15,7 +15,7 @@ use crate::device::{self, DeviceError};
 use crate::fleet::{ApplyError, Options, Shared, blocking, each};
 use crate::sample::Count;
 
-use crate::model::{Fabric, PortPolicy, QueuePolicy, Switch};
+use crate::model::{Fabric, PortPolicy, QueuePolicy, Switch, TrimCap};
 
 /// What to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct CapRow {
 
 impl CapRow {
     pub(crate) fn of_table(rate: u32, burst: u32) -> Self {
-        Self { rate_bps: u64::from(rate) * 1_000_000 / 128, burst }
+        Self { rate_bps: TrimCap::rate_of_table(rate), burst }
     }
 }
 

@@ -35,6 +35,11 @@ impl TrimCap {
         let bytes = u128::from(self.rate_bps) * 128 / 1_000_000;
         u32::try_from(bytes.max(1)).unwrap_or(u32::MAX)
     }
+
+    /// And back: bit/s of a rate in the table.
+    pub(crate) fn rate_of_table(rate: u32) -> u64 {
+        u64::from(rate) * 1_000_000 / 128
+    }
 }
 
 /// Action data of `set_thresholds` but for what the whole fabric shares. Occupancies and sizes in bytes.

@@ -74,6 +74,22 @@ fn an_empty_switch_is_filled_without_a_dangling_reference_and_then_left_alone() 
 }
 
 #[test]
+fn a_cap_that_changes_is_told_with_its_units() {
+    let artifacts = Artifacts::embedded().unwrap();
+    let index = artifacts.index();
+    let of = |cap: &str| {
+        wanted(&LEAF_SPINE.replacen("policy:\n", &format!("policy:\n  trim_cap: {cap}\n"), 1), &artifacts)
+    };
+    let mut switch = actual(Vec::new(), index).unwrap();
+    difference(&of("40%"), &switch, index).iter().for_each(|change| write(&mut switch, change));
+    let changes = difference(&of("20%"), &switch, index);
+    let told: BTreeSet<String> =
+        changes.iter().flat_map(|change| change.parameters.iter().map(ToString::to_string)).collect();
+    // Its links are of 10 Gbit/s.
+    assert_eq!(told, BTreeSet::from(["rate 4Gbps -> 2Gbps".to_owned()]));
+}
+
+#[test]
 fn a_link_that_goes_down_changes_routes_and_nothing_else() {
     let artifacts = Artifacts::embedded().unwrap();
     let index = artifacts.index();
