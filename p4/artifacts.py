@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the P4 programs and keeps a manifest.json per build folder, which says what was compiled from what, by what.
 
-Run by build.sh from the root of the repository. Standard library only: the check has to work where p4c does not.
+Run by build.sh from the root of the repository. Standard library and a C preprocessor only: the check has to work where p4c
+does not. A program's sources are one text, as the preprocessor leaves it for the target: what a target does not read, comments
+and white space make none of its artifacts old.
 
-`build --without COMPILER` leaves what that compiler made as it is and writes down which sources it has not seen
-(`not_compiled`). Every check says so, until somebody compiles them.
+`build --without COMPILER` leaves what that compiler made as it is and writes down which text it has not seen
+(`not_compiled`). Every check says so, until somebody compiles it.
 Exit status: 0 fresh, 1 not, 2 usage.
 """
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -90,6 +93,22 @@ def hashes(paths):
     return {path.as_posix(): sha256(path) for path in sorted(paths)}
 
 
+def preprocessed(target):
+    """Hash of what the compiler reads of our files. The compiler's own are left out: they are where it is."""
+    tree = Path(tempfile.mkdtemp())
+    try:
+        for source in sources(target):
+            ours = re.sub(r"^#include <.*>", "", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            (tree / source).parent.mkdir(parents=True, exist_ok=True)
+            (tree / source).write_text(ours, encoding="utf-8")
+        defines = [option for option in target.get("options", []) if option.startswith("-D")]
+        command = ["cc", "-E", "-P", "-x", "c", *defines, str(target["program"])]
+        text = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout
+    finally:
+        shutil.rmtree(tree)
+    return hashlib.sha256("".join(text.split()).encode()).hexdigest()
+
+
 def sources(target):
     return [path for source in target["sources"] for path in ([source] if source.is_file() else source.rglob("*.p4"))]
 
@@ -120,11 +139,11 @@ def build(build_folder, targets, without=None):
     for name, target in targets.items():
         if shutil.which(target["compiler"]) is None:
             manifest[name] = recorded.get(name, {})
-            if manifest[name].get("sources") == hashes(sources(target)):
+            if manifest[name].get("sources") == preprocessed(target):
                 manifest[name].pop("not_compiled", None)
                 print(f"SKIPPED: {target['program']} is as it was, and {target['compiler']} is not on PATH")
             elif target["compiler"] == without and manifest[name]:
-                manifest[name]["not_compiled"] = hashes(sources(target))
+                manifest[name]["not_compiled"] = preprocessed(target)
                 print(f"NOT COMPILED: {target['program']}; its artifacts are those of earlier sources")
             else:
                 print(f"p4: {target['compiler']} is not on PATH; it is needed to compile {target['program']}")
@@ -138,7 +157,7 @@ def build(build_folder, targets, without=None):
         manifest[name] = {
             "compiler": f"{target['compiler']} {compiler_version(target['compiler'])}",
             "command": compile_command(target, folder, Path("SCRATCH")),
-            "sources": hashes(sources(target)),
+            "sources": preprocessed(target),
             "outputs": hashes(folder / file for file in target["outputs"].values()),
         }
         print(f"p4: compiled {target['program']} with {manifest[name]['compiler']}")
@@ -168,10 +187,11 @@ def check_target(build_folder, name, target, manifest):
     present = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     compiler_is_here = shutil.which(target["compiler"]) is not None
     seen = recorded.get("not_compiled", recorded["sources"])
-    if seen is not recorded["sources"] and not compiler_is_here:
+    if seen != recorded["sources"] and not compiler_is_here:
         print(f"NOT COMPILED: {target['program']}: {target['compiler']} has not seen the sources; its artifacts are those of "
-              f"earlier ones ({sum(1 for _ in stale(recorded['sources'], seen, 'source', path))} files differ)")
-    yield from stale(recorded["sources"] if compiler_is_here else seen, hashes(sources(target)), "source", path)
+              "earlier ones")
+    if (recorded["sources"] if compiler_is_here else seen) != preprocessed(target):
+        yield f"{target['program']}: it, or what it includes, differs from {path}"
     yield from stale(recorded["outputs"], hashes(present), "artifact", path)
 
     if not compiler_is_here:
