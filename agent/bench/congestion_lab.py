@@ -106,11 +106,6 @@ class Lab:
         names = [f"r{rank}" for rank in range(self.world)] + ["neighbours"]
         for port, name in enumerate(names, 1):
             self.host(name, port)
-        for name in names:
-            for number in range(len(names)):
-                if names[number] != name:
-                    # The switch answers no ARP.
-                    sh(f"ip -n {name} neigh add {address(number)} lladdr {self.mac(number)} dev eth0 nud permanent")
         self.start_switch()
         return self
 

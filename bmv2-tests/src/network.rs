@@ -73,11 +73,6 @@ impl Network {
             let (port, port_mac) = (format!("p{number}"), format!("02:aa:00:00:00:{number:02x}"));
             connect((&host, "eth0", &mac(number)), (&space, &port, &port_mac))?;
             host.ip(&format!("addr add 10.0.0.{number}/24 dev eth0"))?;
-            // The switch answers no ARP.
-            for other in (1..=hosts).filter(|&other| other != number) {
-                let mac = mac(other);
-                host.ip(&format!("neigh add 10.0.0.{other} lladdr {mac} dev eth0 nud permanent"))?;
-            }
             spaces.push(host);
         }
         let ports: Vec<u16> = (1..=hosts as u16).collect();
@@ -105,7 +100,11 @@ impl Network {
             self.target
         );
         for number in 1..=self.hosts.len() {
-            writeln!(yaml, "  h{number}: {{ ip: 10.0.0.{number}, mac: \"{}\" }}", mac(number))?;
+            writeln!(
+                yaml,
+                "  h{number}: {{ ip: 10.0.0.{number}, ip6: \"fd00::{number}\", mac: \"{}\" }}",
+                mac(number)
+            )?;
         }
         yaml.push_str("links:\n");
         for number in 1..=self.hosts.len() {

@@ -8,8 +8,12 @@ of its own, and `trimwire-controller run` keeps the fabric. Each case has a fres
 case: probes lost, the longest time in which a flow delivered nothing, the all-reduce's times from the failure on, and its packets that
 went missing, were trimmed, were sent again. `one-spine` is a fabric that was built with one spine less: what `spine-killed` compares with.
 
+With --bmv2 every switch is a `simple_switch_grpc`, which forwards some 9,000 packets a second of processor time: at 8 Mbit/s, with fewer
+probes and 64 KiB. Its ports have a token bucket each, as it has no line rate.
+
     sudo controller/bench/failures.py
     sudo controller/bench/failures.py --cases spine-killed one-spine --seconds 30
+    sudo controller/bench/failures.py --bmv2 simple_switch_grpc
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,11 +35,29 @@ sys.path.insert(0, str(ROOT / "agent/bench"))
 from congestion_lab import OFFLOADS, POLICIES, alone, sh  # noqa: E402
 
 SPACE = "switches"
-RATE = 50_000_000
-"""bit/s of every port."""
 HOSTS = {"h1": ("leaf1", 3), "h2": ("leaf1", 4), "h3": ("leaf2", 3), "h4": ("leaf2", 4)}
-FLOWS, EVERY = 8, 0.01
-"""Flows of probes each way, and seconds between two probes of a flow."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a kind of switch can forward, four of them on two cores."""
+
+    rate: int
+    """bit/s of every port."""
+    size: str
+    """Of the gradient."""
+    trim_delay: str
+    """Of the ranks: what the policy's `shallow_at` takes at this rate."""
+    flows: int
+    """Of probes, each way."""
+    every: float
+    """Seconds between two probes of a flow."""
+
+
+OURS = Load(50_000_000, "256K", "4ms", 8, 0.01)
+BMV2 = Load(8_000_000, "64K", "25ms", 4, 0.02)
+BMV2_PACKETS = 4_096
+"""A queue's room in BMv2: thresholds decide, not its default of 64."""
 
 PROBES = """
 import json, selectors, socket, sys, threading, time
@@ -83,8 +106,9 @@ def mac(host: str) -> str:
 class Fabric:
     """Leaves' ports 1 and 2 lead to spines 1 and 2, 3 and 4 to hosts; spines' ports 1 and 2 to leaves."""
 
-    def __init__(self, programs: Path, spines: int) -> None:
-        self.programs = programs
+    def __init__(self, programs: Path, bmv2: str | None, spines: int) -> None:
+        self.programs, self.bmv2 = programs, bmv2
+        self.load = BMV2 if bmv2 else OURS
         self.folder = tempfile.TemporaryDirectory()
         self.spines = [f"spine{number}" for number in range(1, spines + 1)]
         self.names = ["leaf1", "leaf2", *self.spines]
@@ -100,11 +124,7 @@ class Fabric:
             self.link((host, "eth0"), (SPACE, f"{leaf}-{port}"))
             sh(f"ip -n {host} link set eth0 address {mac(host)}")
             sh(f"ip -n {host} addr add {address(host)}/16 dev eth0")
-            for other in HOSTS:
-                if other != host:
-                    # The switches answer no ARP.
-                    sh(f"ip -n {host} neigh add {address(other)} lladdr {mac(other)} dev eth0 nud permanent")
-            sh(f"ip netns exec {host} tc qdisc add dev eth0 root tbf rate {RATE}bit burst 6000 limit 20000000")
+            sh(f"ip netns exec {host} tc qdisc add dev eth0 root tbf rate {self.load.rate}bit burst 6000 limit 20000000")
         for leaf in ("leaf1", "leaf2"):
             for spine in self.spines:
                 self.link((SPACE, f"{leaf}-{spine[-1]}"), (SPACE, f"{spine}-{leaf[-1]}"))
@@ -140,10 +160,10 @@ class Fabric:
 
     def text(self) -> str:
         lines = ["version: 1", "controller: { interval: 1s, hold_down: 2s }", "switches:"]
-        lines += [f'  {name}: {{ address: "{self.grpc(name)}", device_id: {nth}, target: trimwire }}' for nth, name in enumerate(self.names, 1)]
+        lines += [f'  {name}: {{ address: "{self.grpc(name)}", device_id: {nth}, target: {"bmv2" if self.bmv2 else "trimwire"} }}' for nth, name in enumerate(self.names, 1)]
         lines += ["hosts:", *(f'  {host}: {{ ip: {address(host)}, mac: "{mac(host)}" }}' for host in HOSTS), "links:"]
-        lines += [f'  - {{ a: {host}, b: "{leaf}:{port}", speed: {RATE}bps }}' for host, (leaf, port) in HOSTS.items()]
-        lines += [f'  - {{ a: "{leaf}:{spine[-1]}", b: "{spine}:{leaf[-1]}", speed: {RATE}bps }}' for leaf in ("leaf1", "leaf2") for spine in self.spines]
+        lines += [f'  - {{ a: {host}, b: "{leaf}:{port}", speed: {self.load.rate}bps }}' for host, (leaf, port) in HOSTS.items()]
+        lines += [f'  - {{ a: "{leaf}:{spine[-1]}", b: "{spine}:{leaf[-1]}", speed: {self.load.rate}bps }}' for leaf in ("leaf1", "leaf2") for spine in self.spines]
         return "\n".join([*lines, f"policy: {POLICIES['trim']}"]) + "\n"
 
     def start(self, key: str, space: str, words: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
@@ -155,8 +175,24 @@ class Fabric:
 
     def start_switch(self, name: str) -> None:
         interfaces = [word for port in self.ports(name) for word in ("-i", f"{port}@{name}-{port}")]
-        words = ["--no-p4", "--device-id", str(self.names.index(name) + 1), "--rate", f"{RATE}bps", "-L", "warn", *interfaces]
-        self.start(name, SPACE, [str(self.programs / "trimwire-switch"), *words, "--", "--grpc-server-addr", self.grpc(name)])
+        nth = self.names.index(name)
+        words = ["--no-p4", "--device-id", str(nth + 1), *interfaces]
+        if not self.bmv2:
+            words += ["--rate", f"{self.load.rate}bps", "-L", "warn", "--", "--grpc-server-addr", self.grpc(name)]
+            self.start(name, SPACE, [str(self.programs / "trimwire-switch"), *words])
+            return
+        for port in self.ports(name):
+            sh(f"ip netns exec {SPACE} tc qdisc replace dev {name}-{port} root tbf rate {self.load.rate}bit burst 3000 limit 2000000")
+        words += ["-L", "off", "--thrift-port", str(9_190 + nth), "--notifications-addr", f"ipc://{self.folder.name}/{name}.ipc"]
+        self.start(name, SPACE, [self.bmv2, *words, "--", "--grpc-server-addr", self.grpc(name), "--cpu-port", "510", "--priority-queues", "8"])
+        told = f"from trimwire_net.thrift import set_all_egress_queue_depths as tell; tell({9_190 + nth}, {BMV2_PACKETS})"
+        command = ["ip", "netns", "exec", SPACE, sys.executable, "-c", told]
+        path = {**os.environ, "PYTHONPATH": str(ROOT / "mininet")}
+        for _ in range(50):
+            if subprocess.run(command, env=path, capture_output=True, check=False).returncode == 0:
+                return
+            time.sleep(0.2)
+        sys.exit(f"{name}: {self.bmv2} does not take calls of Thrift")
 
     def controller(self, command: str, *words: str) -> list[str]:
         return [str(self.programs / "trimwire-controller"), command, str(self.file), "--state", f"{self.folder.name}/state", *words]
@@ -217,18 +253,20 @@ CASES: dict[str, tuple[int, Callable[[Fabric], None]]] = {
 """Spines, and what happens."""
 
 
-def case(programs: Path, name: str, seconds: float, size: str) -> dict[str, float]:
+def case(programs: Path, bmv2: str | None, name: str, seconds: float) -> dict[str, float]:
     spines, happens = CASES[name]
-    with Fabric(programs, spines) as fabric:
+    with Fabric(programs, bmv2, spines) as fabric:
+        load = fabric.load
         before = seconds / 3
         world = {"WORLD_SIZE": "4", "MASTER_ADDR": address("h1"), "MASTER_PORT": "29500"}
-        words = ["perf", "all-reduce", "-b", size, "-e", size, "--trim-delay", "4ms", "--json"]
+        words = ["perf", "all-reduce", "-b", load.size, "-e", load.size, "--trim-delay", load.trim_delay, "--json"]
         # As many operations as take about that long.
         first = json.loads(all_reduce(fabric, world, [*words, "-n", "20"])[1])
         count = max(20, round(seconds / first["rows"][0]["seconds"]))
         ends = {"h1": "h3", "h3": "h1"}
         probes = [
-            fabric.start(f"probes {own}", own, [sys.executable, "-c", PROBES, address(own), address(other), str(FLOWS), str(EVERY), str(seconds)]) for own, other in ends.items()
+            fabric.start(f"probes {own}", own, [sys.executable, "-c", PROBES, address(own), address(other), str(load.flows), str(load.every), str(seconds)])
+            for own, other in ends.items()
         ]
         when: list[float] = []
 
@@ -279,14 +317,14 @@ def main() -> None:
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of trimwire-agent, -controller and -switch")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--seconds", type=float, default=24.0, help="of each case; the failure comes after a third")
-    parser.add_argument("--size", default="256K", help="of the gradient")
+    parser.add_argument("--bmv2", metavar="PROGRAM", help="simple_switch_grpc, instead of trimwire-switch")
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
     alone()
     print(f"{'case':18} {'probes lost':>14} {'longest gap':>12} {'p50':>9} {'p99':>9} {'worst':>9} {'missing':>8} {'trimmed':>8} {'repaired':>9}")
     for _ in range(arguments.rounds):
         for name in arguments.cases:
-            got = case(arguments.programs, name, arguments.seconds, arguments.size)
+            got = case(arguments.programs, arguments.bmv2, name, arguments.seconds)
             lost = f"{got['lost']:.0f} of {got['sent']:.0f}"
             times = "".join(f"{got[key] * 1e3:6.0f} ms " for key in ("p50", "p99", "worst"))
             print(f"{name:18} {lost:>14} {got['gap'] * 1e3:9.0f} ms {times} {got['missing']:8.2%} {got['trimmed']:8.2%} {got['repaired']:9.0f}", flush=True)

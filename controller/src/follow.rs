@@ -39,6 +39,8 @@ const JUDGED: u64 = 1_000;
 const MARGIN: f64 = 0.1;
 /// Dropped trimmed packets rise when their share is so much larger, and this much in all.
 const RISE: (f64, f64) = (1.2, 1e-4);
+/// Of the trim queue's room: what it held at most, if bursts fit into queues.
+const FULL: f64 = 0.5;
 /// Windows that a pause lasts at most: a day of five minutes each.
 const LONGEST_PAUSE: u32 = 288;
 
@@ -172,7 +174,7 @@ impl Follow {
         for (port, at) in self.group_of.get(switch).into_iter().flatten() {
             let Some(group) = self.groups.get_mut(*at) else { continue };
             let window = group.windows.entry((switch.to_owned(), *port)).or_default();
-            window.add(now, sample, *port, (group.rate_bps, &self.terms.queues.classes));
+            window.add(now, sample, *port, (group.rate_bps, &self.terms.queues));
         }
     }
 
@@ -291,6 +293,16 @@ impl Group {
             self.stays("too few packets were refused to learn from");
             return;
         };
+        let trim_limit = self.file.queues.get(&terms.queues.trimmed).map_or(0, |[_, both]| both.trim_drop_at);
+        if measured.trim_peak.is_some_and(|peak| peak as f64 >= FULL * f64::from(trim_limit)) {
+            self.stays("bursts are larger than a queue: trimmed packets alone fill half of theirs");
+            if !Arc::ptr_eq(&self.current, &self.file) {
+                (self.current, self.trial) = (Arc::clone(&self.file), None);
+                self.told.taken_back += 1;
+                notices.push_back(format!("{}; the file's thresholds come back", self.told));
+            }
+            return;
+        }
         let advisor = Advisor::new(terms, &measured);
         let loss = advisor.loss(&self.current, burst);
         let wanted = advisor.best(&self.file, burst);

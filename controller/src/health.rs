@@ -101,7 +101,7 @@ mod tests {
     /// Packets of queue 5 of port 1.
     fn seen(counters: &[(Counter, i64)], unroutable: i64) -> Sample {
         let count = |(counter, packets): &(Counter, i64)| (*counter, Count { packets: *packets, bytes: 0 });
-        let queue = QueueSample { counters: counters.iter().map(count).collect(), occupancy: None };
+        let queue = QueueSample { counters: counters.iter().map(count).collect(), waiting: None };
         Sample { queues: BTreeMap::from([((1, 5), queue)]), unroutable }
     }
 
@@ -165,7 +165,7 @@ mod tests {
                     [(Counter::Admitted, 10 * n), (Counter::Transmitted, 10 * n), (Counter::Trimmed, 30 * n)];
                 let queue = |counters: &[(Counter, i64)]| QueueSample {
                     counters: counters.iter().map(|(counter, packets)| (*counter, count(*packets))).collect(),
-                    occupancy: None,
+                    waiting: None,
                 };
                 let trimmed = queue(&[(Counter::Transmitted, 30 * n)]);
                 Sample {

@@ -39,3 +39,5 @@ pub(crate) const NO_ACTION: &str = "NoAction";
 /// Packets without a route, of the whole switch.
 pub(crate) const UNROUTABLE: &str = "Ingress.unroutable";
 pub(crate) const OCCUPANCY: &str = "Ingress.occupancy";
+/// It, and the most that it was, in the current window and in the one before.
+pub(crate) const WAITING: [&str; 3] = [OCCUPANCY, "Ingress.peak", "Ingress.peak_before"];

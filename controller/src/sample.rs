@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch counts and holds at one moment: the one reader of counters and occupancy, for `show`, `watch`, `run` and health checks.
+//! What a switch counts and holds at one moment: the one reader of counters and of what waits, for `show`, `watch`, `run` and health checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +98,16 @@ pub struct QueueSample {
     /// Since the switch started.
     pub counters: BTreeMap<Counter, Count>,
     /// Bytes waiting; `None` where the target does not let registers be read.
-    pub occupancy: Option<u64>,
+    pub waiting: Option<Waiting>,
+}
+
+/// Bytes in a queue, as the program counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// At the moment.
+    pub now: u64,
+    /// Most in the last 8 to 17 seconds in which packets came, where the program keeps that.
+    pub peak: Option<u64>,
 }
 
 /// What one switch counts and holds.
@@ -126,8 +135,8 @@ pub(crate) async fn sample(
         return Ok(Sample::default());
     }
     let mut sample = counters(client, index, Some(&places)).await?;
-    let occupancy = match occupancy(client, index, Some(&places)).await {
-        Ok(occupancy) => occupancy,
+    let waiting = match waiting(client, index, Some(&places)).await {
+        Ok(waiting) => waiting,
         // BMv2 does not read registers over P4Runtime.
         Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => BTreeMap::new(),
         Err(error) => return Err(error.into()),
@@ -135,7 +144,7 @@ pub(crate) async fn sample(
     let mut queues = BTreeMap::new();
     for place in places {
         let mut queue = sample.queues.remove(&place).unwrap_or_default();
-        queue.occupancy = occupancy.get(&place).copied();
+        queue.waiting = waiting.get(&place).copied();
         queues.insert(place, queue);
     }
     Ok(Sample { queues, ..sample })
@@ -172,27 +181,38 @@ pub(crate) async fn counters(
     Ok(sample)
 }
 
-/// Bytes that wait; an error where the target does not let registers be read.
-pub(crate) async fn occupancy(
+/// Bytes that wait and that waited; an error where the target does not let registers be read.
+pub(crate) async fn waiting(
     client: &Client,
     index: &Index,
     which: Which<'_>,
-) -> Result<BTreeMap<(u16, u8), u64>, ClientError> {
-    let Ok(whole) = entity::register(index, names::OCCUPANCY, None) else { return Ok(BTreeMap::new()) };
-    let filters = cells(index, which, 1).map(|cell| {
-        let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
-        Entity::from(RegisterEntry { index, ..whole.clone() })
-    });
-    let mut occupancy = BTreeMap::new();
-    for entity in read(client, filters.collect()).await? {
+) -> Result<BTreeMap<(u16, u8), Waiting>, ClientError> {
+    let (mut filters, mut occupancy) = (Vec::new(), None);
+    for name in names::WAITING {
+        let Ok(whole) = entity::register(index, name, None) else { continue };
+        if name == names::OCCUPANCY {
+            occupancy = Some(whole.register_id);
+        }
+        filters.extend(cells(index, which, names::WAITING.len()).map(|cell| {
+            let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
+            Entity::from(RegisterEntry { index, ..whole.clone() })
+        }));
+    }
+    let mut waiting: BTreeMap<(u16, u8), Waiting> = BTreeMap::new();
+    for entity in read(client, filters).await? {
         let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
         let Some(place) = entry.index.and_then(|cell| place(cell.index)) else { continue };
         let Some(p4_data::Data::Bitstring(value)) = entry.data.and_then(|data| data.data) else { continue };
         if let Some(bytes) = bytes::decode(&value, 64).ok().and_then(|value| u64::try_from(value).ok()) {
-            occupancy.insert(place, bytes);
+            let queue = waiting.entry(place).or_default();
+            if occupancy == Some(entry.register_id) {
+                queue.now = bytes;
+            } else {
+                queue.peak = queue.peak.max(Some(bytes));
+            }
         }
     }
-    Ok(occupancy)
+    Ok(waiting)
 }
 
 /// The cells of one of `arrays` arrays that are asked for together: one by one where a Read has room for them, else all of the array (`None`).

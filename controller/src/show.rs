@@ -134,6 +134,8 @@ pub struct QueueRow {
     pub name: String,
     /// As the program accounts for it.
     pub bytes: u64,
+    /// Most in the last 8 to 17 seconds in which packets came, where the program keeps that.
+    pub peak_bytes: Option<u64>,
 }
 
 /// Rows of all switches.

@@ -85,7 +85,7 @@ def reachable(switches: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def make_ready(host: Any, hosts: list[Any]) -> None:
-    """Addresses without detection of duplicates, neighbours (the switches answer no ARP), no offloads, the link's rate."""
+    """Addresses without detection of duplicates, permanent neighbours, no offloads, the link's rate."""
     interface = host.defaultIntf()
     if isinstance(interface, TCIntf):
         raise Problem("--link tc: the switches keep the rates; leave it out and give the topology bw=MBIT instead")
@@ -93,7 +93,7 @@ def make_ready(host: Any, hosts: list[Any]) -> None:
     ipv6 = f"/proc/sys/net/ipv6/conf/{name}"
     commands = [
         f"ip link set dev {name} mtu 1500 gso_max_segs 1 txqueuelen 10000",
-        # Turned off and on: link-local addresses, their duplicate detection and solicitations would be in every count.
+        # Turned off and on: link-local addresses, their duplicate detection and solicitations would be in every count, as ARP would.
         f"[ ! -d {ipv6} ] || {{ echo 1 > {ipv6}/disable_ipv6; echo 0 > {ipv6}/accept_dad; echo 0 > {ipv6}/router_solicitations; "
         f"echo 1 > {ipv6}/addr_gen_mode; echo 0 > {ipv6}/disable_ipv6; ip addr replace {host.ip6}/64 dev {name} nodad; }}",
         f"tc qdisc replace dev {name} root tbf rate {rate}bit burst {max(3000, rate // 8000)} limit {HOST_TBF_LIMIT}",

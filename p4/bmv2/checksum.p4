@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The IPv4 header checksum, options included. It is verified on the way in: the one written on the way out would
-// otherwise hide a header that was damaged before it came here.
+// otherwise hide a header that was damaged before it came here. And that of a neighbour advertisement, which is written here.
 
 #ifndef TRIMWIRE_BMV2_CHECKSUM_P4
 #define TRIMWIRE_BMV2_CHECKSUM_P4
@@ -19,9 +19,15 @@ control VerifyIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
-control UpdateIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
+control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid(), IPV4_CHECKSUM_DATA, hdr.ipv4.hdr_checksum, HashAlgorithm.csum16);
+        // With IPv6's pseudo-header (RFC 8200, section 8.1).
+        update_checksum(hdr.nd_option.isValid(),
+            { hdr.ipv6.src_addr, hdr.ipv6.dst_addr, 16w0, hdr.ipv6.payload_len, 24w0, hdr.ipv6.next_header,
+              hdr.nd.type, hdr.nd.code, hdr.nd.flags, hdr.nd.target_addr,
+              hdr.nd_option.type, hdr.nd_option.len, hdr.nd_option.mac },
+            hdr.nd.checksum, HashAlgorithm.csum16);
     }
 }
 

@@ -18,7 +18,7 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-// Declared outside both controls because both use them. All are counted in bytes but the time.
+// Declared outside both controls because both use most of them. All are counted in bytes but the time.
 @id(0x16000001) @name("Ingress.occupancy")
 register<bit<32>>(QUEUE_SLOTS) occupancy;
 // All that entered, and the part of it that is gone. They wrap round; differences do not mind.
@@ -29,16 +29,34 @@ register<bit<32>>(QUEUE_SLOTS) gone;
 // When something entered last, microseconds.
 @id(0x16000006) @name("Ingress.entered_at")
 register<bit<32>>(QUEUE_SLOTS) entered_at;
+// The most that `occupancy` was in this window of 2^23 us (8.4 s), and in the one before: what is over in microseconds, nobody reads
+// in time. A window ends with the first packet after it.
+@id(0x16000009) @name("Ingress.peak")
+register<bit<32>>(QUEUE_SLOTS) peak;
+@id(0x1600000a) @name("Ingress.peak_before")
+register<bit<32>>(QUEUE_SLOTS) peak_before;
 
 control OccupancyEnter(in bit<32> now_us, inout metadata_t meta) {
     @hidden
     action enter() {
         bit<32> bytes;
         bit<32> sum;
+        bit<32> last_us;
+        bit<32> most;
+        bit<32> most_before;
         occupancy.read(bytes, meta.queue_slot);
         entered.read(sum, meta.queue_slot);
+        entered_at.read(last_us, meta.queue_slot);
+        peak.read(most, meta.queue_slot);
+        peak_before.read(most_before, meta.queue_slot);
         meta.entered_with = sum + meta.queued_bytes;
-        occupancy.write(meta.queue_slot, bytes + meta.queued_bytes);
+        bytes = bytes + meta.queued_bytes;
+        occupancy.write(meta.queue_slot, bytes);
+        bit<9> windows = now_us[31:23] - last_us[31:23];
+        most_before = windows == 0 ? most_before : (windows == 1 ? most : 0);
+        most = windows == 0 && most > bytes ? most : bytes;
+        peak.write(meta.queue_slot, most);
+        peak_before.write(meta.queue_slot, most_before);
         entered.write(meta.queue_slot, meta.entered_with);
         entered_at.write(meta.queue_slot, now_us);
     }

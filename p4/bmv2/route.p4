@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Layer 3: longest prefix, then one member of an ECMP group by a hash over the flow, or by chance. What cannot be routed
-// leaves with egress_spec = DROP_PORT.
+// leaves with egress_spec = DROP_PORT. A question for a neighbour is routed by the address that it asks for, and answered.
 
 #ifndef TRIMWIRE_BMV2_ROUTE_P4
 #define TRIMWIRE_BMV2_ROUTE_P4
@@ -9,11 +9,16 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 #include "../include/load_balance.p4"
+#include "neighbours.p4"
 
 // v1model's value of egress_spec for a packet to be dropped (BMv2's --drop-port).
 const bit<9> DROP_PORT = 511;
 
 control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // What the tables are asked for.
+    bit<32>  ipv4_dst;
+    bit<128> ipv6_dst;
+
     // One selector for both tables: next hops do not depend on the address family.
     @id(0x11000001) @name(".Ingress.ecmp")
     action_selector(HashAlgorithm.crc16, ECMP_MEMBERS, ECMP_HASH_BITS) ecmp;
@@ -33,7 +38,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     @id(0x02000001) @name(".Ingress.ipv4_route")
     table ipv4_route {
         key = {
-            hdr.ipv4.dst_addr: lpm @name("dst_addr");
+            ipv4_dst: lpm @name("dst_addr");
             meta.path: selector;
         }
         actions = { forward; drop; }
@@ -45,7 +50,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     @id(0x02000002) @name(".Ingress.ipv6_route")
     table ipv6_route {
         key = {
-            hdr.ipv6.dst_addr: lpm @name("dst_addr");
+            ipv6_dst: lpm @name("dst_addr");
             meta.path: selector;
         }
         actions = { forward; drop; }
@@ -55,6 +60,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     LoadBalance() load_balance;
+    Answer() answer;
 
     @id(0x01000010) @name(".Ingress.set_hash_seed")
     action set_hash_seed(bit<32> seed) {
@@ -91,6 +97,9 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
+        bool is_question = hdr.arp.isValid() || hdr.nd.isValid();
+        bit<48> asker = hdr.ethernet.src_addr;
+
         // The addresses in 32 bits, for the hash.
         if (hdr.ipv4.isValid()) {
             meta.flow_src_addr = hdr.ipv4.src_addr;
@@ -122,7 +131,12 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         }
 
         // The address family that the packet can be routed by; none for what is not, or only claims to be, IP.
-        if (hdr.ipv4.isValid()) {
+        ipv4_dst = hdr.ipv4.dst_addr;
+        ipv6_dst = hdr.ipv6.dst_addr;
+        if (hdr.arp.isValid()) {
+            meta.ip_version = 4;
+            ipv4_dst = hdr.arp.target_addr;
+        } else if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5 && (hdr.ipv4.ihl == 5 || hdr.ipv4_options.isValid())
                 && hdr.ipv4.total_len >= ((bit<16>)hdr.ipv4.ihl << 2) && standard_metadata.checksum_error == 0) {
                 meta.ip_version = 4;
@@ -131,10 +145,13 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
             meta.ip_version = 6;
             meta.hops_left = hdr.ipv6.hop_limit;
+            if (hdr.nd.isValid()) {
+                ipv6_dst = hdr.nd.target_addr;
+            }
         }
 
         // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
-        if (hdr.ethernet.dst_addr[40:40] == 0) {
+        if (hdr.ethernet.dst_addr[40:40] == 0 || is_question) {
             // BMv2 has no default action for tables with a selector. Asking for a miss also makes p4c branch on hit
             // and miss instead of on the action: of two tables with one selector, BMv2 knows the members' actions by
             // one table's action numbers, does not find them in the other table, and ends.
@@ -149,8 +166,15 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             }
         }
 
+        if (is_question) {
+            if (standard_metadata.egress_spec == standard_metadata.ingress_port) {
+                drop();
+            } else if (standard_metadata.egress_spec != DROP_PORT) {
+                answer.apply(hdr, hdr.ethernet.dst_addr, asker);
+                standard_metadata.egress_spec = standard_metadata.ingress_port;
+            }
         // What is for this switch's own controller has arrived; anything else has one hop less to go.
-        if (standard_metadata.egress_spec < CPU_PORT) {
+        } else if (standard_metadata.egress_spec < CPU_PORT) {
             if (meta.hops_left <= 1) {
                 drop();
             } else if (meta.ip_version == 4) {

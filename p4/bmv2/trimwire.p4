@@ -3,7 +3,7 @@
 // Trimwire on v1model (BMv2 and the embedded switch): the shared controls of ../include, with what this target adds at
 // its edges: truncate(), priorities, registers for the occupancy of queues, counters.
 //
-//   parse -> flow -> trust -> route -> classify -> trim_acl -> queue_policy -> ladder -> trim_cap -> cut | mark | drop -> TM
+//   parse -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy -> ladder -> trim_cap -> cut | mark | drop -> TM
 //         -> occupancy, counters -> deparse
 //
 // v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the project's name and what a
@@ -14,6 +14,9 @@
 
 #include <core.p4>
 #include <v1model.p4>
+
+// Headers of what Tofinos do not answer (neighbours.p4).
+#define TRIMWIRE_NEIGHBOURS
 
 #include "../include/sizes.p4"
 #include "../include/headers.p4"
@@ -43,6 +46,7 @@
 parser TrimwireParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
     ParseFrame() frame;
+    ParseQuestion() question;
 
     state start {
         transition select(standard_metadata.ingress_port) {
@@ -58,6 +62,7 @@ parser TrimwireParser(packet_in packet, out headers_t hdr, inout metadata_t meta
 
     state parse_frame {
         frame.apply(packet, hdr);
+        question.apply(packet, hdr);
         transition accept;
     }
 }
@@ -197,6 +202,15 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 mark_to_drop(standard_metadata);
             }
 
+            // Options that a solicitation had are not in its answer.
+            if (hdr.nd_option.isValid()) {
+                meta.queued_bytes = (bit<32>)(ETHERNET_BYTES + IPV6_BYTES + ADVERTISEMENT_BYTES);
+                if (hdr.vlan.isValid()) {
+                    meta.queued_bytes = meta.queued_bytes + (bit<32>)VLAN_BYTES;
+                }
+                truncate(meta.queued_bytes);
+            }
+
             if (standard_metadata.egress_spec != DROP_PORT) {
                 standard_metadata.priority = meta.queue;
                 occupancy_enter.apply((bit<32>)standard_metadata.ingress_global_timestamp, meta);
@@ -235,8 +249,11 @@ control TrimwireDeparser(packet_out packet, in headers_t hdr) {
 
     apply {
         frame.apply(packet, hdr);
+        packet.emit(hdr.arp);
+        packet.emit(hdr.nd);
+        packet.emit(hdr.nd_option);
     }
 }
 
-V1Switch(TrimwireParser(), VerifyIpv4Checksum(), TrimwireIngress(), TrimwireEgress(), UpdateIpv4Checksum(),
+V1Switch(TrimwireParser(), VerifyIpv4Checksum(), TrimwireIngress(), TrimwireEgress(), UpdateChecksums(),
          TrimwireDeparser()) main;

@@ -80,6 +80,37 @@ header l4_ports_t {
     bit<16> dst_port;
 }
 
+#ifdef TRIMWIRE_NEIGHBOURS
+// RFC 826, of Ethernet and IPv4.
+header arp_t {
+    bit<16> hardware;
+    bit<16> protocol;
+    bit<8>  hardware_bytes;
+    bit<8>  protocol_bytes;
+    bit<16> operation;
+    bit<48> sender_mac;
+    bit<32> sender_addr;
+    bit<48> target_mac;
+    bit<32> target_addr;
+}
+
+// Neighbour solicitation and advertisement (RFC 4861, sections 4.3 and 4.4).
+header nd_t {
+    bit<8>   type;
+    bit<8>   code;
+    bit<16>  checksum;
+    bit<32>  flags;
+    bit<128> target_addr;
+}
+
+// Link-layer address (RFC 4861, section 4.6.1).
+header nd_option_t {
+    bit<8>  type;
+    bit<8>  len;              // in units of 8 bytes
+    bit<48> mac;
+}
+#endif
+
 // Controller headers (P4Runtime PacketIO).
 @controller_header("packet_in")
 header packet_in_t {
@@ -112,6 +143,11 @@ struct headers_t {
     ipv4_t         inner_ipv4;
     ipv6_t         inner_ipv6;
     udp_t          inner_udp;
+#ifdef TRIMWIRE_NEIGHBOURS
+    arp_t          arp;
+    nd_t           nd;
+    nd_option_t    nd_option;
+#endif
 }
 
 // What the sender allows the fabric to do with a packet, from its DSCP.

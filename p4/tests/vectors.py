@@ -468,6 +468,83 @@ def oddities():
          sent.forwarded(congestion=True)[:40], marked(5))
 
 
+def arp(asked, asker=SOURCE[4], vlan=False, operation=1, form=(1, 0x0800, 6, 4), gateway=b"\xff" * 6, mac=SENDER, target=bytes(6), padding=18):
+    """Ethernet and RFC 826; `asker` at `mac` asks for `asked`."""
+    ether_type = b"\x81\x00\x60\x05\x08\x06" if vlan else b"\x08\x06"
+    return gateway + mac + ether_type + struct.pack(">HHBBH", *form, operation) + mac + asker + target + asked + bytes(padding)
+
+
+def neighbour(kind, source, destination, target, flags=0, options=b"", vlan=False, macs=(GATEWAY, SENDER), hops=255, code=0):
+    """Ethernet, IPv6 and RFC 4861, sections 4.3 and 4.4."""
+    body = struct.pack(">BBHI", kind, code, 0, flags) + target + options
+    total = internet_checksum(source + destination + struct.pack(">II", len(body), 58) + body)
+    ether_type = b"\x81\x00\x60\x05\x86\xdd" if vlan else b"\x86\xdd"
+    header = struct.pack(">IHBB", 6 << 28, len(body), 58, hops) + source + destination
+    return b"".join(macs) + ether_type + header + with_bytes(body, 2, struct.pack(">H", total))
+
+
+def neighbours():
+    """Questions for neighbours are answered where a route leads elsewhere, and nothing else of ARP and ICMPv6 is."""
+    hop, own = NEXT_HOPS[1], NEXT_HOPS[2]
+    solicited, override = 1 << 30, 1 << 29
+
+    def check(name, sent, expect, port=3):
+        case(name, [], sent, expect, UNROUTABLE if expect is None else admitted(0, port), port, ingress_port=port)
+
+    known = DESTINATION[4]
+    for vlan in (False, True):
+        where = "ARP, tagged: " if vlan else "ARP: "
+        for what, fields in (("a request is answered with the next hop's MAC address", {}), ("a request of one host is answered", {"gateway": GATEWAY}),
+                             ("a request without padding is answered", {"padding": 0}),
+                             ("a probe for another port's address is answered", {"asker": bytes(4)})):
+            sent = arp(known, vlan=vlan, **fields)
+            asker = fields.get("asker", SOURCE[4])
+            answer = arp(asker, known, vlan, 2, gateway=SENDER, mac=hop, target=SENDER, padding=fields.get("padding", 18))
+            check(where + what, sent, answer)
+        check(where + "a request for an address behind the port that asks is not answered", arp(known, vlan=vlan), None, PORT)
+        check(where + "a request for an unknown address is not answered", arp(ipv4("10.9.9.9"), vlan=vlan), None)
+    check("ARP: whom equal paths lead to is answered for", arp(CAPPED[4]), arp(SOURCE[4], CAPPED[4], operation=2, gateway=SENDER, mac=own, target=SENDER))
+    for what, fields in (("a reply", {"operation": 2}), ("a request of RARP", {"operation": 3}), ("a request of another medium", {"form": (6, 0x0800, 6, 4)}),
+                         ("a request of another protocol", {"form": (1, 0x0806, 6, 4)}), ("a request with long addresses", {"form": (1, 0x0800, 8, 4)}),
+                         ("a request with short addresses", {"form": (1, 0x0800, 6, 2)})):
+        check(f"ARP: {what} is not answered", arp(known, **fields), None)
+    for length in (20, 30, 41):
+        check(f"ARP: a frame that ends after {length} bytes", arp(known)[:length], None)
+
+    known = DESTINATION[6]
+    group, everybody = bytes.fromhex("ff0200000000000000000001ff") + known[13:], bytes.fromhex("ff02" + "00" * 13 + "01")
+    group_mac, nobody = bytes.fromhex("3333ff") + known[13:], bytes(16)
+    source_mac = b"\1\1" + SENDER
+    answer_option = b"\2\1" + hop
+    for vlan in (False, True):
+        where = "ND, tagged: " if vlan else "ND: "
+
+        def ask(destination=group, target=known, source=SOURCE[6], options=source_mac, vlan=vlan, **fields):
+            return neighbour(fields.pop("kind", 135), source, destination, target, options=options, vlan=vlan,
+                             **{"macs": (group_mac, SENDER)} | fields)
+
+        answer = neighbour(136, known, SOURCE[6], known, solicited | override, answer_option, vlan, (SENDER, hop))
+        check(where + "a solicitation is answered with the next hop's MAC address", ask(), answer)
+        check(where + "a solicitation to the address itself is answered", ask(known, macs=(GATEWAY, SENDER)), answer)
+        check(where + "a solicitation without an option is answered", ask(options=b""), answer)
+        check(where + "a solicitation with a nonce is answered without it", ask(options=source_mac + b"\x0e\1abcdef"), answer)
+        check(where + "who has no address yet hears of another's with everybody", ask(source=nobody, options=b""),
+              neighbour(136, known, everybody, known, override, answer_option, vlan, (bytes.fromhex("333300000001"), hop)))
+        check(where + "a solicitation for an address behind the port that asks is not answered", ask(), None, PORT)
+        check(where + "nor is one of who has no address yet", ask(source=nobody, options=b""), None, PORT)
+        check(where + "a solicitation for an unknown address is not answered", ask(target=ipv6("fd000099", 1)), None)
+        check(where + "a solicitation that crossed a router is not answered", ask(hops=254), None)
+        check(where + "a solicitation with a code is not answered", ask(code=1), None)
+        for kind in (133, 134, 136, 137):
+            check(f"{where}ICMPv6 of type {kind} to a group is not answered", ask(kind=kind), None)
+        # To a host's address it is a packet like any other.
+        ping = ask(known, kind=128, macs=(GATEWAY, SENDER))
+        forwarded = with_bytes(ping, 0, hop + GATEWAY)
+        hops = (18 if vlan else 14) + 7
+        case(where + "an echo request is forwarded", [], ping, with_bytes(forwarded, hops, b"\xfe"), admitted(0), ingress_port=3)
+        check(where + "a solicitation that ends in its target", ask()[:70], None)
+
+
 def extensions():
     """IPv6 extension headers belong to the head; what is not looked through is not cut."""
     for vlan in (False, True):
@@ -551,6 +628,7 @@ def main():
                 rungs(version, vlan, ecn)
                 claims(version, vlan, ecn)
     oddities()
+    neighbours()
     extensions()
     tunnels()
     sonic()

@@ -5,4 +5,5 @@ mod congestion;
 mod differential;
 mod doctor;
 mod drift;
+mod neighbours;
 mod readme;

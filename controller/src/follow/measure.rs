@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::QueuePlan;
 use crate::sample::{Counter, QueueSample, Sample};
 
 /// What a port was offered in a window, as its counters tell.
@@ -28,6 +29,9 @@ pub struct Measured {
     pub trim_dropped: f64,
     /// Packets that arrive together, so that the model refuses as many; absent where too few were refused to tell.
     pub burst: Option<u64>,
+    /// Most bytes that the trim queue held; absent where the switch does not tell.
+    #[serde(default)]
+    pub trim_peak: Option<u64>,
 }
 
 /// Counters of a port's layer classes, or differences of them.
@@ -95,11 +99,16 @@ pub(super) struct Window {
     nanoseconds: u64,
     /// Σ load × bytes.
     load_bytes: f64,
+    /// Bytes.
+    trim_peak: Option<u64>,
 }
 
 impl Window {
     /// Takes what was counted up to `now`.
-    pub(super) fn add(&mut self, now: u64, sample: &Sample, port: u16, (rate_bps, classes): (u64, &[u8])) {
+    pub(super) fn add(&mut self, now: u64, sample: &Sample, port: u16, (rate_bps, plan): (u64, &QueuePlan)) {
+        let classes = &plan.classes;
+        let waited = sample.queues.get(&(port, plan.trimmed)).and_then(|queue| queue.waiting);
+        self.trim_peak = self.trim_peak.max(waited.and_then(|waiting| waiting.peak));
         let counts = Counts::of(sample, port, classes);
         let before = self.last.replace((now, counts.clone()));
         let Some((from, before)) = before.filter(|(from, _)| *from < now) else { return };
@@ -141,6 +150,7 @@ impl Window {
             refused: share(refused),
             trim_dropped: share(trim_dropped),
             burst: None,
+            trim_peak: self.trim_peak,
         })
     }
 

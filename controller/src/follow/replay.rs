@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::sample::{Count, Counter, QueueSample};
+use crate::sample::{Count, Counter, QueueSample, Waiting};
 
 const RATE: u64 = 10_000_000_000;
 const FRAME: u64 = 1406;
@@ -53,6 +53,8 @@ struct Port {
     /// By class, then trimmed packets: arrivals and sizes.
     queues: [VecDeque<(u64, u64)>; 5],
     bytes: [u64; 5],
+    /// Most bytes in the trim queue since the last sample.
+    trim_peak: u64,
     /// By class.
     counters: [BTreeMap<Counter, Count>; 4],
     /// When the line is free.
@@ -128,13 +130,16 @@ impl Port {
         let size = u64::from([values.shallow_size, values.deep_size][deep]);
         self.queues[TRIM].push_back((now, size));
         self.bytes[TRIM] += size;
+        self.trim_peak = self.trim_peak.max(self.bytes[TRIM]);
     }
 
-    fn sample(&self) -> Sample {
+    fn sample(&mut self) -> Sample {
         let queue = |(queue, counters): (&u8, &BTreeMap<Counter, Count>)| {
-            ((1, *queue), QueueSample { counters: counters.clone(), occupancy: None })
+            ((1, *queue), QueueSample { counters: counters.clone(), waiting: None })
         };
-        let queues = [5, 4, 3, 2].iter().zip(&self.counters).map(queue).collect();
+        let mut queues: BTreeMap<_, _> = [5, 4, 3, 2].iter().zip(&self.counters).map(queue).collect();
+        let waiting = Waiting { now: self.bytes[TRIM], peak: Some(std::mem::take(&mut self.trim_peak)) };
+        queues.insert((1, 6), QueueSample { waiting: Some(waiting), ..QueueSample::default() });
         Sample { queues, ..Sample::default() }
     }
 }

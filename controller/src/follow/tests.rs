@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sample::{Count, Counter, QueueSample};
+use crate::sample::{Count, Counter, QueueSample, Waiting};
 
 const MINUTE: u64 = 60_000_000_000;
 const EVERY: u64 = 5 * MINUTE;
@@ -30,6 +30,7 @@ struct Counted {
     offered: [u64; 4],
     refused: [u64; 4],
     trim_dropped: u64,
+    trim_peak: u64,
 }
 
 impl Counted {
@@ -54,9 +55,12 @@ impl Counted {
                 (Counter::Trimmed, count(self.refused[class].saturating_sub(dropped))),
                 (Counter::TrimDropped, count(dropped)),
             ]);
-            ((1, 5 - class as u8), QueueSample { counters, occupancy: None })
+            ((1, 5 - class as u8), QueueSample { counters, waiting: None })
         };
-        Sample { queues: (0..4).map(queue).collect(), ..Sample::default() }
+        let mut queues: BTreeMap<_, _> = (0..4).map(queue).collect();
+        let waiting = Waiting { now: 0, peak: Some(self.trim_peak) };
+        queues.insert((1, 6), QueueSample { waiting: Some(waiting), ..QueueSample::default() });
+        Sample { queues, ..Sample::default() }
     }
 
     fn tell(&self, follow: &mut Follow) {
@@ -138,6 +142,7 @@ fn bursts_are_found_again_from_what_the_model_refuses_in_them() {
             refused: 0.0,
             trim_dropped: 0.0,
             burst: None,
+            trim_peak: None,
         };
         measured.refused = Advisor::new(&terms, &measured).refused(policy, burst);
         assert!(measured.refused > 0.0);
@@ -280,6 +285,36 @@ fn who_does_not_lead_measures_and_a_quiet_port_teaches_nothing() {
 }
 
 #[test]
+fn bursts_that_the_model_does_not_know_bring_the_files_thresholds_back() {
+    let (mut follow, mut counted) = begun("follow: apply");
+    until_applied(&mut follow, &mut counted);
+    let file = fabric("follow: apply").policies;
+    let is_files = |follow: &Follow| *follow.policies()["s1"][&1] == *file["s1"][&1];
+    // The trim queue has room for 125,000 bytes.
+    for (trim_peak, is_back) in [(62_000, false), (62_500, true)] {
+        counted.trim_peak = trim_peak;
+        notices(&mut follow);
+        counted.pass(0.95, BACK, 50_000, 1_000);
+        counted.tell(&mut follow);
+        assert_eq!(is_files(&follow), is_back, "{}", follow.told()[0]);
+    }
+    let told = notices(&mut follow);
+    assert!(matches!(told.as_slice(), [one] if one.contains("larger than a queue")), "{told:?}");
+    for _ in 0..3 {
+        counted.pass(0.95, BACK, 50_000, 1_000);
+        counted.tell(&mut follow);
+        assert!(is_files(&follow) && notices(&mut follow).is_empty(), "{}", follow.told()[0]);
+    }
+    counted.trim_peak = 0;
+    let before = follow.told()[0].applied;
+    for _ in 0..3 {
+        counted.pass(0.95, BACK, 50_000, 1_000);
+        counted.tell(&mut follow);
+    }
+    assert_eq!(follow.told()[0].applied, before + 1, "{}", follow.told()[0]);
+}
+
+#[test]
 fn a_file_with_the_same_thresholds_goes_on_and_another_begins_anew() {
     let (mut follow, mut counted) = begun("follow: apply");
     until_applied(&mut follow, &mut counted);
@@ -343,7 +378,7 @@ fn a_switch_that_counts_nonsense_is_no_reason_to_stop() {
                 [Counter::Admitted, Counter::Trimmed, Counter::TrimDropped]
                     .map(|counter| (counter, count(round)))
                     .into();
-            let queue = |queue: u8| ((1, queue), QueueSample { counters: counters.clone(), occupancy: None });
+            let queue = |queue: u8| ((1, queue), QueueSample { counters: counters.clone(), waiting: None });
             let sample = Sample { queues: [5, 4, 3, 2].map(queue).into(), ..Sample::default() };
             let now = EVERY * round.unsigned_abs();
             follow.handle_sample(now, "s1", &sample);

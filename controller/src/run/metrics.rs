@@ -265,7 +265,7 @@ fn queues(registry: &mut Registry, status: &Status) {
         registry.register_with_unit(name, help, Unit::Bytes, bytes);
     }
     let dropped = Family::<CauseLabels, Counter>::default();
-    let occupancy = Family::<QueueLabels, Gauge>::default();
+    let [occupancy, peak]: [Family<QueueLabels, Gauge>; 2] = Default::default();
     for (labels, sample) in all() {
         let QueueLabels { switch, port, queue } = &labels;
         for (cell, cause) in
@@ -276,8 +276,12 @@ fn queues(registry: &mut Registry, status: &Status) {
                 dropped.get_or_create(&labels).inc_by(unsigned(count.packets));
             }
         }
-        if let Some(bytes) = sample.occupancy {
-            occupancy.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if let Some(waiting) = sample.waiting {
+            let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+            occupancy.get_or_create(&labels).set(bytes(waiting.now));
+            if let Some(most) = waiting.peak {
+                peak.get_or_create(&labels).set(bytes(most));
+            }
         }
     }
     let unroutable = Family::<SwitchLabel, Counter>::default();
@@ -287,6 +291,8 @@ fn queues(registry: &mut Registry, status: &Status) {
     registry.register("unroutable_packets", "Packets without a route", unroutable);
     registry.register("dropped_packets", "Packets that the program dropped, by cause", dropped);
     registry.register_with_unit("queue_occupancy", "Bytes waiting in the queue", Unit::Bytes, occupancy);
+    let help = "Most bytes in the queue in the last 8 to 17 seconds in which packets came";
+    registry.register_with_unit("queue_peak", help, Unit::Bytes, peak);
 }
 
 fn cutting(registry: &mut Registry, status: &Status) {

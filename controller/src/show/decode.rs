@@ -179,11 +179,12 @@ impl Decoder<'_> {
     pub(super) async fn queues(&self) -> Result<Vec<QueueRow>, DeviceError> {
         let linked = self.compiler.fabric().policies.get(self.switch);
         let mut rows = Vec::new();
-        for ((port, queue), bytes) in sample::occupancy(self.client, self.index, None).await? {
+        for ((port, queue), waiting) in sample::waiting(self.client, self.index, None).await? {
             let Some(policy) = linked.and_then(|ports| ports.get(&port)) else { continue };
+            let (bytes, peak_bytes) = (waiting.now, waiting.peak);
             if bytes > 0 || policy.queues.contains_key(&queue) {
                 let name = self.compiler.fabric().queues.name_of(queue);
-                rows.push(QueueRow { switch: self.switch.to_owned(), port, queue, name, bytes });
+                rows.push(QueueRow { switch: self.switch.to_owned(), port, queue, name, bytes, peak_bytes });
             }
         }
         Ok(rows)

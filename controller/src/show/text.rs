@@ -163,12 +163,13 @@ impl fmt::Display for Shown {
             Rows::Policy(rows) => f.write_str(&policy_table(rows))?,
             Rows::Counters(rows) => f.write_str(&counters_table(rows))?,
             Rows::Queues(rows) => {
-                let mut table = Table::new(&["port", "queue", "bytes"]);
+                let mut table = Table::new(&["port", "queue", "bytes", "peak_bytes"]);
                 for row in rows {
                     table.row([
                         format!("{}:{}", row.switch, row.port),
                         format!("{} {}", row.queue, row.name),
                         row.bytes.to_string(),
+                        row.peak_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
                     ]);
                 }
                 write!(f, "{table}")?;

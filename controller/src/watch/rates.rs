@@ -34,6 +34,8 @@ pub struct WatchRow {
     pub seconds: f64,
     /// Waiting at the end of the interval; `None` where the target does not tell.
     pub occupancy_bytes: Option<u64>,
+    /// Most that waited in the last 8 to 17 seconds in which packets came, where the program keeps that.
+    pub peak_bytes: Option<u64>,
     /// Taken whole.
     pub admitted: Rate,
     /// Cut and taken into the trim queue.
@@ -110,7 +112,8 @@ impl Rates {
             queue,
             name: self.queues.name_of(queue),
             seconds,
-            occupancy_bytes: now.occupancy,
+            occupancy_bytes: now.waiting.map(|waiting| waiting.now),
+            peak_bytes: now.waiting.and_then(|waiting| waiting.peak),
             admitted: rate(&[Counter::Admitted]),
             trimmed: rate(&[Counter::Trimmed]),
             trim_transmitted: rate(&[Counter::TrimTransmitted]),
@@ -130,6 +133,7 @@ fn increase(before: i64, now: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Waiting;
 
     fn sample(transmitted: i64, tail: i64, selective: i64) -> Sample {
         let count = |packets| Count { packets, bytes: packets * 100 };
@@ -138,7 +142,7 @@ mod tests {
             (Counter::TailDropped, count(tail)),
             (Counter::SelectiveDropped, count(selective)),
         ]);
-        let queue = QueueSample { counters, occupancy: Some(7) };
+        let queue = QueueSample { counters, waiting: Some(Waiting { now: 7, peak: Some(9) }) };
         Sample { queues: BTreeMap::from([((3, 5), queue)]), unroutable: 0 }
     }
 
@@ -153,7 +157,10 @@ mod tests {
         );
         assert_eq!(rows[0].transmitted, Rate { packets: 250, bytes: 25_000, packets_per_second: 500.0 });
         assert_eq!(rows[0].dropped, Rate { packets: 5, bytes: 500, packets_per_second: 10.0 });
-        assert_eq!((rows[0].occupancy_bytes, rows[0].is_busy()), (Some(7), true));
+        assert_eq!(
+            (rows[0].occupancy_bytes, rows[0].peak_bytes, rows[0].is_busy()),
+            (Some(7), Some(9), true)
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ impl Interval {
             "port",
             "queue",
             "waiting_bytes",
+            "peak_bytes",
             "admitted/s",
             "trimmed/s",
             "dropped/s",
@@ -24,10 +25,12 @@ impl Interval {
         for row in &rows {
             let rates = [&row.admitted, &row.trimmed, &row.dropped, &row.marked, &row.transmitted];
             let rates = rates.map(|rate| format!("{:.0}", rate.packets_per_second));
+            let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
             let cells = [
                 format!("{}:{}", row.switch, row.port),
                 format!("{} {}", row.queue, row.name),
-                row.occupancy_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
+                bytes(row.occupancy_bytes),
+                bytes(row.peak_bytes),
             ];
             table.row(cells.into_iter().chain(rates));
         }

@@ -185,9 +185,7 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
     };
     let status = in_place(3, 0).await;
     assert_eq!(status.sample.queues.len(), 4 * 7);
-    assert!(
-        status.sample.queues.values().all(|queue| queue.counters.len() == 8 && queue.occupancy.is_none())
-    );
+    assert!(status.sample.queues.values().all(|queue| queue.counters.len() == 8 && queue.waiting.is_none()));
     drop(first);
     let _second = start(&address.to_string());
     in_place(status.tally.succeeded + 3, 1).await;

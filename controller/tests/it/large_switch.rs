@@ -49,7 +49,11 @@ async fn switches_of_19_64_and_256_ports_pass_their_health_check_and_are_counted
         eventually("counted", || {
             let sample = controller.status().switches["s1"].sample.clone();
             let whole = sample.queues.values().filter(|queue| queue.counters.len() == 8).count();
-            let occupied = sample.queues.values().filter(|queue| queue.occupancy == Some(0)).count();
+            let occupied = sample
+                .queues
+                .values()
+                .filter(|queue| queue.waiting.is_some_and(|waiting| waiting.now == 0))
+                .count();
             if (whole, occupied) == (ports * 7, ports * 7) {
                 Ok(())
             } else {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use trimwire_controller::follow::{Following, Measured};
 use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
-use trimwire_controller::sample::{Count, Counter, QueueSample};
+use trimwire_controller::sample::{Count, Counter, QueueSample, Waiting};
 
 fn file(name: &str) -> (PathBuf, String) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring").join(name);
@@ -21,7 +21,8 @@ fn exported() -> (BTreeSet<String>, String) {
     (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
     switch.cutting.insert((1, 5), CuttingStatus::default());
     let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
-    switch.sample.queues.insert((1, 5), QueueSample { counters, occupancy: Some(0) });
+    let waiting = Some(Waiting { now: 0, peak: Some(0) });
+    switch.sample.queues.insert((1, 5), QueueSample { counters, waiting });
     status.switches.insert("s1".to_owned(), switch);
     status.faults = [Cause::Dead, Cause::Link, Cause::Drained, Cause::Replaced]
         .map(|cause| Fault {
@@ -43,6 +44,7 @@ fn exported() -> (BTreeSet<String>, String) {
         refused: 0.0,
         trim_dropped: 0.0,
         burst: Some(1),
+        trim_peak: None,
     };
     status.following =
         vec![Following { ports: "s1:1".to_owned(), measured: Some(measured), ..Following::default() }];

@@ -250,6 +250,9 @@ async fn metrics_count_what_was_cut_in_sonics_words_and_digests_tell_when_cuttin
     let address = controller.metrics_address().unwrap();
     all(&controller, "in place", &[], is_well).await;
     let mut now = switch.forward(0, &vec![frame(); 100]);
+    // All came at once.
+    let peak =
+        format!("trimwire_queue_peak_bytes{{switch=\"s1\",port=\"2\",queue=\"5\"}} {}", 19 * frame().len());
     let text = scraped(
         address,
         &switch,
@@ -267,6 +270,7 @@ async fn metrics_count_what_was_cut_in_sonics_words_and_digests_tell_when_cuttin
             "trimwire_trim_drp_packets_total{switch=\"s1\",port=\"2\",queue=\"5\"} 0",
             "trimwire_dropped_packets_total{switch=\"s1\",port=\"2\",queue=\"5\",cause=\"tail\"} 0",
             "trimwire_queue_occupancy_bytes{switch=\"s1\",port=\"2\",queue=\"5\"} 0",
+            &peak,
             "trimwire_queue_trimming{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
             "trimwire_queue_trimming_starts_total{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
         ],

@@ -88,7 +88,11 @@ fn leave(pipeline: &mut Pipeline, packet: Enqueue) -> Vec<u8> {
 }
 
 fn occupancy(pipeline: &mut Pipeline, queue: u64) -> u64 {
-    let bytes = pipeline.control().register("Ingress.occupancy", PORT * 8 + queue).unwrap();
+    register(pipeline, "Ingress.occupancy", queue)
+}
+
+fn register(pipeline: &mut Pipeline, name: &str, queue: u64) -> u64 {
+    let bytes = pipeline.control().register(name, PORT * 8 + queue).unwrap();
     bytes.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
@@ -220,6 +224,29 @@ fn what_was_queued_before_the_registers_were_reset_is_not_subtracted() {
     assert_eq!(occupancy(&mut pipeline, CLASS), frame.len() as u64);
     leave_at(&mut pipeline, new, 4_000, 1);
     assert_eq!(occupancy(&mut pipeline, CLASS), 0);
+}
+
+#[test]
+fn who_looks_every_eight_seconds_misses_no_peak() {
+    const WINDOW_NS: u64 = (1 << 23) * 1_000;
+    let mut pipeline = pipeline();
+    let frame = ipv4(1426);
+    let bytes = frame.len() as u64;
+    // Packets that are in the queue together, at the end of a window, and each alone in others; then a long silence, and the clock's 32
+    // bits of microseconds wrap round.
+    let wrap = (1 << 32) * 1_000;
+    let bursts = [(0, 1), (WINDOW_NS - 50_000, 3), (WINDOW_NS + 1_000, 2), (2 * WINDOW_NS, 1), (5 * WINDOW_NS, 2), (wrap - 9_000, 4), (wrap, 1)];
+    let expected = [[1, 0], [3, 0], [2, 3], [1, 2], [2, 0], [4, 0], [1, 4]];
+    for ((at, burst), [now, before]) in bursts.into_iter().zip(expected) {
+        let entered: Vec<Enqueue> =
+            (0..burst).map(|nth| ingress(&mut pipeline, at + nth * 1_000, 1, &frame).remove(0)).collect();
+        for (nth, packet) in entered.into_iter().enumerate() {
+            leave_at(&mut pipeline, packet, at / 1_000 + 5 + nth as u64, 1);
+        }
+        assert_eq!(occupancy(&mut pipeline, CLASS), 0);
+        let peaks = ["Ingress.peak", "Ingress.peak_before"].map(|name| register(&mut pipeline, name, CLASS));
+        assert_eq!(peaks, [now * bytes, before * bytes], "at {at} ns");
+    }
 }
 
 /// Which of four paths each of 4,096 flows takes, by a switch with this seed.

@@ -110,8 +110,8 @@ fn hint(error: &std::io::Error, command: &str) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => format!(" (does `{command}` run there?)"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::TimedOut => {
-            " (no route, or nobody answers for its MAC address: switches that forward no ARP want `ip neigh add … nud permanent` on \
-             every host, and count what they have no route for as UNROUTABLE)"
+            " (no route, or nobody answers for its MAC address: switches answer ARP for the fabric file's hosts only, Tofinos not at \
+             all: those want `ip neigh add … nud permanent` on every host; all count what they have no route for as UNROUTABLE)"
                 .to_owned()
         }
         _ => String::new(),
