@@ -4,9 +4,10 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "p4/v1/p4runtime.proto",
     "p4/config/v1/p4info.proto",
+    "gnmi/gnmi.proto",
     "google/rpc/status.proto",
     "google/rpc/code.proto",
     "stratum/p4_role_config.proto",

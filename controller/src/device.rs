@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One switch over P4Runtime: looking, which needs no mastership, and becoming primary.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::Code;
-use trimwire_p4runtime::client::{self, Arbitration, Client, ClientError, Role, Tls};
+use trimwire_p4runtime::client::{self, Arbitration, Client, ClientError, Interfaces, Role, Tls};
 use trimwire_p4runtime::entity::EntityError;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::get_forwarding_pipeline_config_request::ResponseType;
@@ -144,6 +145,11 @@ fn backup(address: &str, own: u128, highest: Option<u128>, primary_exists: bool)
 }
 
 impl DeviceError {
+    /// The switch has no such call.
+    pub(crate) fn is_unimplemented(&self) -> bool {
+        matches!(self, Self::Client(error) if error.code() == Some(Code::Unimplemented))
+    }
+
     /// Whether a new connection may help.
     pub(crate) fn is_connection_loss(&self) -> bool {
         match self {
@@ -220,6 +226,12 @@ impl Reach {
             _ => self.in_words(error),
         })?;
         Ok((client, told))
+    }
+
+    /// What the switch tells of these ports by gNMI, over a connection of its own.
+    pub(crate) async fn interfaces(&self, ports: &BTreeSet<u16>) -> Result<Interfaces, DeviceError> {
+        let client = self.connect().await?;
+        client.watch_interfaces(ports).await.map_err(|error| self.in_words(error))
     }
 
     /// An error of the transport with what may be meant by it.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use trimwire_p4runtime::client::Tls;
 
-pub use self::network::{End, Host, Link, Mac, PipelineFiles, Switch, Trust};
+pub use self::network::{End, GnmiAt, Host, Link, Mac, PipelineFiles, Switch, Trust};
 pub use self::policy::{PortPolicy, QueuePolicy, TrimCap};
 pub use self::settings::{ControllerSettings, FollowSettings, Follows, MetricsAt};
 pub use self::target::Target;

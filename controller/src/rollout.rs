@@ -27,6 +27,15 @@ pub struct Rollout {
     pub settle: Duration,
 }
 
+impl Rollout {
+    /// As a fabric's file says.
+    pub fn of(fabric: &Fabric) -> Self {
+        let settings = &fabric.controller;
+        let settle = Duration::from_nanos(settings.settle_ns);
+        Self { max_unavailable: settings.max_unavailable, keep_going: false, settle }
+    }
+}
+
 impl Default for Rollout {
     fn default() -> Self {
         Self { max_unavailable: 1, keep_going: false, settle: Duration::from_secs(1) }

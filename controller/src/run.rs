@@ -4,7 +4,7 @@
 //! ```text
 //!              ┌► driver ─► SwitchTask   one of each per switch: own connection, own back-off
 //!  Controller ─┼► driver ─► SwitchTask
-//!   reload     └► driver ─► SwitchTask ─┐
+//!   reload     └► driver ─► SwitchTask ─┐     a listener beside each where ports are told by gNMI
 //!                                       ▼
 //!                               board, trims ──► metrics, talkers
 //!                               replacements: whose turn it is to be given a new program
@@ -18,8 +18,10 @@ mod cutting;
 mod driver;
 mod election;
 mod faults;
+mod filled;
 mod follower;
 mod http;
+mod interfaces;
 mod metrics;
 mod replacing;
 mod reporter;
@@ -133,7 +135,7 @@ impl Controller {
         let board = Board::default();
         let detector = Detector::new(board.clone());
         let follower = Follower::new(fabric, board.clone());
-        let elections = Elections::new(board.clone());
+        let elections = Elections::new(detector.clone(), board.clone());
         let replacements = Replacements::new(detector.clone(), board.clone());
         let timers = [
             tokio::spawn(detector.clone().run()),
@@ -250,7 +252,9 @@ impl Controller {
         let places = Places::new(fabric.controller.concurrency);
         self.common.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let hold_down_ns = fabric.controller.hold_down_ns;
-        self.common.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys()));
+        let topology = shared.compiler.topology();
+        let homes = fabric.switches.keys().filter(|name| topology.tier(name) == Some(0)).cloned().collect();
+        self.common.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys(), homes));
         self.number += 1;
         let number = self.number;
         self.common.board.change(|status| status.file = number);

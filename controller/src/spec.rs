@@ -96,9 +96,12 @@ fn check_clear(
     // A generated fabric is one line: its first switch says it for all.
     let mut found: BTreeMap<usize, (&str, &str, usize)> = BTreeMap::new();
     for (name, switch) in &network.switches {
-        if !tls.contains_key(name) && !addresses::is_loopback(&switch.address) {
+        let mut asked = [Some(switch.address.as_str()), switch.gnmi_address()].into_iter().flatten();
+        if let Some(address) = asked.find(|address| !addresses::is_loopback(address))
+            && !tls.contains_key(name)
+        {
             let line = network.switch_lines.get(name).copied().unwrap_or(1);
-            found.entry(line).or_insert((name, &switch.address, 0)).2 += 1;
+            found.entry(line).or_insert((name, address, 0)).2 += 1;
         }
     }
     for (line, (name, address, count)) in found {
@@ -152,6 +155,12 @@ fn controller(top: &Fields<'_>, problems: &mut Problems) -> ControllerSettings {
     }
     if let Some(hold_down) = fields.parsed("hold_down", problems, units::time) {
         settings.hold_down_ns = hold_down.value;
+    }
+    if let Some(count) = fields.parsed("max_unavailable", problems, integer(1_usize..=4096)) {
+        settings.max_unavailable = count.value;
+    }
+    if let Some(settle) = fields.parsed("settle", problems, units::time) {
+        settings.settle_ns = settle.value;
     }
     if let Some(audit) = fields.parsed("audit", problems, units::time) {
         settings.audit_ns = audit.value;

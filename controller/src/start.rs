@@ -95,6 +95,7 @@ mod tests {
             device_id: 1,
             target: Target::Bmv2,
             pipeline: None,
+            gnmi: crate::model::GnmiAt::Default,
         };
         let line = command("s1", &switch, &BTreeMap::from([(1, 10)]), Some(9091), true);
         assert_eq!(

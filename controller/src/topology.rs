@@ -167,7 +167,8 @@ impl Topology {
         self.parted_beside(out, &Avoid { switches: drained.clone(), ..Avoid::default() })
     }
 
-    fn parted_beside(&self, out: &BTreeSet<String>, avoid: &Avoid) -> Option<(&str, &str)> {
+    /// The same, where routes leave all of `avoid` out already.
+    pub(crate) fn parted_beside(&self, out: &BTreeSet<String>, avoid: &Avoid) -> Option<(&str, &str)> {
         let mut beside = avoid.clone();
         beside.switches.extend(out.iter().cloned());
         let (before, after) = (parts(&self.without(avoid)), parts(&self.without(&beside)));

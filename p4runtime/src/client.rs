@@ -22,6 +22,7 @@
 //! [`Client::observe`] instead. Dropping the client ends the session.
 
 mod error;
+mod interfaces;
 mod session;
 mod tls;
 
@@ -35,6 +36,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
 pub use self::error::{ClientError, Rejection, UpdateError, WriteError};
+pub use self::interfaces::Interfaces;
 pub use self::session::Streams;
 use self::session::{Session, Standing};
 pub use self::tls::Tls;

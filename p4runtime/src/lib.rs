@@ -21,6 +21,7 @@
 //! - [`v1`], [`config`], [`rpc`]: the messages, generated at build time from this crate's own `.proto` files. Field numbers,
 //!   packages and names are the specification's, so any other implementation understands them.
 //! - [`admin`]: what P4Runtime leaves to `trimwire-switch`, served on the same port.
+//! - [`gnmi`]: as much of gNMI as tells which ports can be used, of switches that have no such service.
 //! - [`stratum`]: Stratum's scheme for what a role may do, as `Role.config`.
 //! - [`p4info`]: P4Info as text and binary, and look-up by name, alias or id.
 //! - [`bytes`]: integers of any width as canonical byte strings.
@@ -43,6 +44,9 @@ pub mod status;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
 mod generated {
+    pub mod gnmi {
+        tonic::include_proto!("gnmi");
+    }
     pub mod google {
         pub mod rpc {
             tonic::include_proto!("google.rpc");
@@ -70,6 +74,7 @@ mod generated {
     }
 }
 
+pub use generated::gnmi;
 pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config;
 pub use generated::p4::v1;

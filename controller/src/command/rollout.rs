@@ -23,15 +23,16 @@ pub(crate) struct RolloutArgs {
     /// 1].
     #[arg(long, value_name = "ID", env = "TRIMWIRE_ELECTION_ID")]
     pub(crate) election_id: Option<u128>,
-    /// Work on this many switches at a time, health check included.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one)]
-    max_unavailable: usize,
+    /// Work on this many switches at a time, health check included [default: the file's, else 1].
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    max_unavailable: Option<usize>,
     /// Go on with other switches after a failure.
     #[arg(long)]
     keep_going: bool,
-    /// Check a switch's counters for this long before the next switch; 0 skips the check.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settle)]
-    settle: Duration,
+    /// Check a switch's counters for this long before the next switch; 0 skips the check [default: the
+    /// file's, else 1s].
+    #[arg(long, value_name = "TIME", value_parser = settle)]
+    settle: Option<Duration>,
     /// Replace the program of switches that run another one without asking.
     #[arg(long)]
     yes: bool,
@@ -87,10 +88,11 @@ impl RolloutArgs {
         let plan = with_progress(&options.progress, || plan_blocking(fabric, artifacts, &options))
             .map_err(failed)?;
         self.ask(&plan, fabric, command, &options.drained)?;
+        let of_file = Rollout::of(fabric);
         let rollout = Rollout {
-            max_unavailable: self.max_unavailable,
+            max_unavailable: self.max_unavailable.unwrap_or(of_file.max_unavailable),
             keep_going: self.keep_going,
-            settle: self.settle,
+            settle: self.settle.unwrap_or(of_file.settle),
         };
         let records = self.records(file);
         let only: Vec<String> = options.only.iter().cloned().collect();
@@ -108,8 +110,8 @@ impl RolloutArgs {
 
     /// As if nothing was said but this.
     pub(crate) fn plain(election_id: Option<u128>, state: &StateArgs) -> Self {
-        let Rollout { max_unavailable, keep_going, settle } = Rollout::default();
-        Self { election_id, max_unavailable, keep_going, settle, yes: false, state: state.clone() }
+        let (max_unavailable, settle) = (None, None);
+        Self { election_id, max_unavailable, keep_going: false, settle, yes: false, state: state.clone() }
     }
 
     /// Asks whether switches that do something else may stop doing it.

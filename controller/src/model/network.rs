@@ -18,6 +18,34 @@ pub struct Switch {
     pub target: Target,
     /// Its own build of the program; none for the one that comes with this crate.
     pub pipeline: Option<PipelineFiles>,
+    /// Where it tells by gNMI which of its ports can be used.
+    pub gnmi: GnmiAt,
+}
+
+impl Switch {
+    /// `HOST:PORT` of its gNMI server, where it is asked.
+    pub fn gnmi_address(&self) -> Option<&str> {
+        match &self.gnmi {
+            GnmiAt::Default => self.target.is_stratum().then_some(&self.address),
+            GnmiAt::Same => Some(&self.address),
+            GnmiAt::Address(address) => Some(address),
+            GnmiAt::Off => None,
+        }
+    }
+}
+
+/// Where a switch tells of its ports by gNMI.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum GnmiAt {
+    /// Where its P4Runtime server is, if it is Stratum.
+    #[default]
+    Default,
+    /// Where its P4Runtime server is.
+    Same,
+    /// There: `HOST:PORT`.
+    Address(String),
+    /// Nowhere.
+    Off,
 }
 
 /// A host.

@@ -20,6 +20,10 @@ pub struct ControllerSettings {
     pub audit_ns: u64,
     /// How long a switch or a link has to be well before `run` routes over it again, ns.
     pub hold_down_ns: u64,
+    /// Switches that are given a new program at a time; at least 1.
+    pub max_unavailable: usize,
+    /// How long a switch's counters are looked at after that, ns; 0 for not at all.
+    pub settle_ns: u64,
     /// Whether switches beyond this machine may be talked to in the clear.
     pub insecure: bool,
     /// Where `run` serves metrics.
@@ -71,6 +75,8 @@ impl Default for ControllerSettings {
             interval_ns: 5_000_000_000,
             audit_ns: 60_000_000_000,
             hold_down_ns: 5_000_000_000,
+            max_unavailable: 1,
+            settle_ns: 1_000_000_000,
             insecure: false,
             metrics: MetricsAt::Default,
         }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a [`SwitchTask`] on a real connection and the real clock.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use trimwire_p4runtime::admin::PortStates;
+use trimwire_p4runtime::admin::{PortState, PortStates};
 use trimwire_p4runtime::client::{Arbitration, Client, ClientError};
 use trimwire_p4runtime::server::tonic::Streaming;
 use trimwire_p4runtime::v1::DigestList;
@@ -17,7 +18,9 @@ use super::cuts::Cuts;
 use super::cutting;
 use super::election::{Elections, View};
 use super::faults::{Detector, Element};
+use super::filled;
 use super::follower::Follower;
+use super::interfaces::Listener;
 use super::replacing::{Order, Replacements, Seen};
 use super::reporter::{Reporter, Told};
 use super::task::{Action, Event, Looked, Loss, Runs, Standing, SwitchTask};
@@ -30,7 +33,6 @@ use crate::health;
 use crate::model::{End, Follows};
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
-use crate::rollout::Rollout;
 use crate::sample::{Sample, sample};
 use crate::topology::{Avoid, Detours, SwitchRoutes};
 
@@ -114,6 +116,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
     let mut reporter = Reporter::new(name.clone(), board.clone(), cuts, follower);
+    let _listener = Listener::start(reach.clone(), wanted.clone(), detector.clone());
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
     let mut avoid = detector.subscribe();
@@ -125,7 +128,8 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
     let mut orders = replacements.subscribe();
     orders.mark_changed();
     let mut check: Option<Check> = None;
-    let mut seen = (number, Seen::Unknown);
+    let mut own_order = None;
+    let mut seen = (number, Seen::Unknown(String::new()));
     let mut is_well = None;
     let mut lost = "not reached yet".to_owned();
     // Another controller is primary with our election id: the switch works, and does not want us.
@@ -200,15 +204,15 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                 Event::Detoured
             }
             Ok(()) = orders.changed() => {
-                let order = orders.borrow_and_update().clone();
-                let order = order.filter(|(whose, _)| *whose == name).map(|(_, order)| order);
+                let order = orders.borrow_and_update().get(&name).copied();
+                let is_new = std::mem::replace(&mut own_order, order) != order;
                 check = match (order, &session) {
-                    (Some(Order::Check), Some(session)) => {
-                        Some(Box::pin(checked(Arc::clone(&session.client), Arc::clone(&wanted.borrow()))))
-                    }
+                    (Some(Order::Check), Some(session)) => Some(check.take().unwrap_or_else(|| {
+                        Box::pin(checked(Arc::clone(&session.client), Arc::clone(&wanted.borrow())))
+                    })),
                     _ => None,
                 };
-                if order != Some(Order::Replace) {
+                if order != Some(Order::Replace) || !is_new {
                     continue;
                 }
                 Event::MayReplace
@@ -220,7 +224,9 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             }
             told = port_states(ports) => match told {
                 Ok(states) => {
-                    tell_ports(&detector, &name, &wanted.borrow(), &states);
+                    let port = |state: PortState| Some((u16::try_from(state.port).ok()?, state.usable));
+                    let ports = states.ports.into_iter().filter_map(port);
+                    tell_ports(&detector, &wanted.borrow(), ports, "the switch says that the port or its link is down");
                     continue;
                 }
                 Err(reason) => Event::Lost(reason),
@@ -252,6 +258,10 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                         routes = worked.routes.or(routes);
                         held = worked.avoid.unwrap_or(held);
                         reporter.worked(worked.sample, worked.told);
+                        if matches!(worked.event, Event::Reconciled(..) | Event::Waits(..)) {
+                            // What it was found to lack, it has by now.
+                            is_well = None;
+                        }
                         worked.event
                     }
                 }
@@ -287,17 +297,20 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
 /// How a switch stands to a new program. Its routes leave out `held`.
 fn how_it_stands(task: &SwitchTask, is_anothers: bool, held: &Arc<Avoid>, lost: &str) -> Seen {
     if !task.is_up() {
-        // A switch that another controller has, works, and may lead anywhere.
-        let is_gone = task.failures() > 0 && !is_anothers;
-        return if is_gone { Seen::Unreached(lost.to_owned()) } else { Seen::Unknown };
+        return match task.failures() {
+            // A switch that another controller has, works, and may lead anywhere.
+            _ if is_anothers => Seen::Unknown("another controller has our election id there".to_owned()),
+            0 => Seen::Unknown("it is being connected to".to_owned()),
+            _ => Seen::Unreached(lost.to_owned()),
+        };
     }
     match (task.runs(), task.failure()) {
-        _ if !task.is_primary() => Seen::Unknown,
+        _ if !task.is_primary() => Seen::Unknown("another controller is its primary".to_owned()),
         (Runs::Another, None) => Seen::Another(Ok(Arc::clone(held))),
         (Runs::Another, Some(why)) => Seen::Another(Err(why.to_owned())),
         (_, Some(why)) => Seen::Failed(why.to_owned()),
         (Runs::Wanted, None) => Seen::InPlace(Arc::clone(held)),
-        (Runs::Unknown, None) => Seen::Unknown,
+        (Runs::Unknown, None) => Seen::Unknown("its tables are being read".to_owned()),
     }
 }
 
@@ -305,7 +318,8 @@ fn how_it_stands(task: &SwitchTask, is_anothers: bool, held: &Arc<Avoid>, lost: 
 /// another controller gave it. `None` while that is not known.
 fn well(task: &SwitchTask, is_anothers: bool) -> Option<bool> {
     if task.is_up() {
-        let forwards = task.in_place() == Some(true) || task.runs() == Runs::Another;
+        let has_routes = task.runs() == Runs::Another && task.failure().is_none();
+        let forwards = task.in_place() == Some(true) || has_routes;
         (!task.is_primary() || forwards).then_some(true)
     } else {
         (task.failures() > 0).then_some(is_anothers)
@@ -334,21 +348,29 @@ async fn port_states(ports: Option<(&Arc<Client>, &mut Ports)>) -> Result<PortSt
     }
 }
 
-/// Links between switches have a way round; hosts' have none.
-fn tell_ports(detector: &Detector, name: &str, wanted: &Wanted, states: &PortStates) {
-    let neighbours = wanted.shared.compiler.topology().neighbours(name);
-    let is_trunk = |port: &u16| {
-        let neighbour = neighbours.and_then(|neighbours| neighbours.get(port));
-        matches!(neighbour.map(|neighbour| &neighbour.end), Some(End::Port(..)))
-    };
+/// Whether a port leads to another switch: such links have a way round; hosts' have none.
+pub(super) fn is_trunk(wanted: &Wanted, port: u16) -> bool {
+    let neighbours = wanted.shared.compiler.topology().neighbours(&wanted.name);
+    let neighbour = neighbours.and_then(|neighbours| neighbours.get(&port));
+    matches!(neighbour.map(|neighbour| &neighbour.end), Some(End::Port(..)))
+}
+
+/// What a switch says of its ports, each with whether it can be used.
+pub(super) fn tell_ports(
+    detector: &Detector,
+    wanted: &Wanted,
+    ports: impl IntoIterator<Item = (u16, bool)>,
+    reason: &str,
+) {
     detector.change(|faults, now| {
-        for state in &states.ports {
-            let Some(port) = u16::try_from(state.port).ok().filter(is_trunk) else { continue };
-            let element = Element::Port(name.to_owned(), port);
-            if state.usable {
+        for (port, is_usable) in ports {
+            let element = Element::Port(wanted.name.clone(), port);
+            if !is_trunk(wanted, port) {
+                continue;
+            } else if is_usable {
                 faults.well(now, &element);
             } else {
-                faults.failed(now, element, "the switch says that the port or its link is down".to_owned());
+                faults.failed(now, element, reason.to_owned());
             }
         }
     });
@@ -417,10 +439,16 @@ async fn reconcile_switch(
     wanted: Arc<Wanted>,
     detector: Detector,
     mut avoid: watch::Receiver<Arc<Avoid>>,
-    orders: watch::Receiver<Option<(String, Order)>>,
+    orders: watch::Receiver<BTreeMap<String, Order>>,
 ) -> Done {
+    if detector.asks(&wanted.name) {
+        let detours = wanted.shared.around(&avoid.borrow());
+        let looking = filled::lacks(&client, &wanted, detours.as_deref());
+        let lacks = wanted.places.work(looking).await.unwrap_or_else(|error| Some(error.to_string()));
+        detector.change(|faults, _| faults.looked(&wanted.name, lacks));
+    }
     detector.settle().await;
-    let may_replace = orders.borrow().as_ref() == Some(&(wanted.name.clone(), Order::Replace));
+    let may_replace = orders.borrow().get(&wanted.name) == Some(&Order::Replace);
     // Hosts that have no other way go on sending over it.
     let is_left_out = avoid.borrow().drained.contains(&wanted.name);
     if may_replace
@@ -475,10 +503,11 @@ async fn wait(client: &Client, wanted: &Wanted, detours: Option<&Detours>, avoid
 
 /// As after a roll-out. A switch whose counters cannot be read is believed to be well.
 async fn checked(client: Arc<Client>, wanted: Arc<Wanted>) -> Result<(), String> {
-    if sampled(&client, &wanted).await.is_none() {
+    let settle = Duration::from_nanos(wanted.shared.compiler.fabric().controller.settle_ns);
+    if settle.is_zero() || sampled(&client, &wanted).await.is_none() {
         return Ok(());
     }
-    health::check(&client, wanted.index(), &wanted.ports, Rollout::default().settle).await
+    health::check(&client, wanted.index(), &wanted.ports, settle).await
 }
 
 /// What routes have changed, without reading. One that fails leaves the switch in between: then all of it is read.

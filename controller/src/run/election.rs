@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 use super::board::{Board, Leader};
+use super::faults::Detector;
 
 /// How one switch stands to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,13 +113,14 @@ impl Election {
 pub(super) struct Elections {
     election: Arc<Mutex<(Election, Lead)>>,
     leads: watch::Sender<bool>,
+    detector: Detector,
     board: Board,
 }
 
 impl Elections {
-    pub(super) fn new(board: Board) -> Self {
+    pub(super) fn new(detector: Detector, board: Board) -> Self {
         let election = Arc::new(Mutex::new((Election::default(), Lead::Ours)));
-        Self { election, leads: watch::Sender::new(true), board }
+        Self { election, leads: watch::Sender::new(true), detector, board }
     }
 
     /// Changes to whether we lead.
@@ -143,8 +145,12 @@ impl Elections {
                 Lead::Nobody => (Leader::Nobody, Vec::new()),
             };
         });
-        self.leads
-            .send_if_modified(|leads| std::mem::replace(leads, lead == Lead::Ours) != (lead == Lead::Ours));
+        let leads = lead == Lead::Ours;
+        if *self.leads.borrow() != leads {
+            // Before any driver writes because of it.
+            self.detector.change(|faults, _| faults.leads(leads));
+            self.leads.send_replace(leads);
+        }
         *before = lead;
     }
 }

@@ -11,6 +11,9 @@
 //!
 //! The hold-down doubles with every failure of the last ten minutes, so that what fails again and again stays out (RFC 2439 damps
 //! routes that flap for the same reason).
+//!
+//! A controller that begins to lead first looks at every switch ([`Faults::looked`]): its predecessor may have died while it filled one.
+//! Such a switch is out until it holds its tables, unless the whole fabric is being filled: then nothing is led anywhere yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -50,8 +53,10 @@ impl fmt::Display for Element {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
-    /// The switch cannot be reached, or does not hold its tables yet.
+    /// The switch cannot be reached, or came back and does not hold its tables yet.
     Dead,
+    /// It was found without its tables, and does not hold them yet.
+    Empty,
     /// The port or its link is down.
     Link,
     /// A person took it out.
@@ -65,6 +70,7 @@ impl Cause {
     pub fn name(self) -> &'static str {
         match self {
             Self::Dead => "dead",
+            Self::Empty => "empty",
             Self::Link => "link",
             Self::Drained => "drained",
             Self::Replaced => "replaced",
@@ -120,22 +126,80 @@ pub(super) struct Faults {
     elements: BTreeMap<Element, Health>,
     drained: BTreeMap<String, String>,
     replaced: BTreeMap<String, String>,
-    /// Switches of which nothing was heard yet.
+    switches: BTreeSet<String>,
+    /// Those that have hosts.
+    homes: BTreeSet<String>,
+    /// Switches of which nothing was heard since they are in the file, or since we lead.
     unheard: BTreeSet<String>,
+    /// Nobody waits for these.
+    has_settled: bool,
+    /// Those that were found without their tables, and what they lack.
+    empty: BTreeMap<String, String>,
+    /// Those with hosts that were found with their tables.
+    found: BTreeSet<String>,
 }
 
 impl Faults {
-    /// A fabric's switches, and how long what failed is held down.
-    pub(super) fn of<'n>(&mut self, hold_down_ns: u64, switches: impl Iterator<Item = &'n String>) {
-        let switches: BTreeSet<&String> = switches.collect();
-        let is_new = self.hold_down_ns == 0;
+    /// A fabric's switches, those of them that have hosts, and how long what failed is held down.
+    pub(super) fn of<'n>(
+        &mut self,
+        hold_down_ns: u64,
+        switches: impl Iterator<Item = &'n String>,
+        homes: BTreeSet<String>,
+    ) {
+        let switches: BTreeSet<String> = switches.cloned().collect();
         self.hold_down_ns = hold_down_ns.max(1);
         self.elements.retain(|element, _| match element {
             Element::Switch(name) | Element::Port(name, _) => switches.contains(name),
         });
-        if is_new {
-            self.unheard = switches.into_iter().cloned().collect();
+        self.empty.retain(|name, _| switches.contains(name));
+        self.unheard.retain(|name| switches.contains(name));
+        let before = self.unheard.len();
+        self.unheard.extend(switches.difference(&self.switches).cloned());
+        self.has_settled &= self.unheard.len() == before;
+        (self.switches, self.homes) = (switches, homes);
+    }
+
+    /// Whether we lead the fabric. Who begins to, does not know what the switches hold; who does not, fills none.
+    pub(super) fn leads(&mut self, leads: bool) {
+        self.empty.clear();
+        self.found.clear();
+        self.unheard.clear();
+        if leads {
+            let is_dead = |name: &&String| {
+                let health = self.elements.get(&Element::Switch((*name).clone()));
+                health.is_some_and(|health| health.is_out && !health.is_well)
+            };
+            self.unheard = self.switches.iter().filter(|name| !is_dead(name)).cloned().collect();
+            self.has_settled = false;
         }
+    }
+
+    /// Whether a switch is to be looked at before it is written to.
+    fn asks(&self, switch: &str) -> bool {
+        self.unheard.contains(switch)
+    }
+
+    /// Of how many switches something has to be heard before any is written to.
+    fn awaited(&mut self) -> usize {
+        self.has_settled |= self.unheard.is_empty();
+        if self.has_settled { 0 } else { self.unheard.len() }
+    }
+
+    /// What a switch that we are about to write to lacks of what it needs to forward.
+    pub(super) fn looked(&mut self, switch: &str, lacks: Option<String>) {
+        self.unheard.remove(switch);
+        match lacks {
+            Some(lacks) => drop(self.empty.insert(switch.to_owned(), lacks)),
+            None if self.homes.contains(switch) => drop(self.found.insert(switch.to_owned())),
+            None => {}
+        }
+    }
+
+    /// The switches that are without their tables, while there is traffic that could be led over them.
+    fn emptied(&self) -> impl Iterator<Item = (&String, &String)> {
+        let is_filled_as_a_whole = self.found.len() < 2;
+        self.empty.iter().filter(move |_| !is_filled_as_a_whole)
     }
 
     /// Those that a person has taken out, and why.
@@ -148,14 +212,10 @@ impl Faults {
         self.replaced = replaced;
     }
 
-    /// Of whom nothing was heard yet.
-    fn is_settled(&self) -> bool {
-        self.unheard.is_empty()
-    }
-
     pub(super) fn failed(&mut self, now: u64, element: Element, reason: String) {
         if let Element::Switch(name) = &element {
             self.unheard.remove(name);
+            self.empty.remove(name);
         }
         let health = self.elements.entry(element).or_default();
         if health.is_out && !health.is_well {
@@ -172,6 +232,7 @@ impl Faults {
     pub(super) fn well(&mut self, now: u64, element: &Element) {
         if let Element::Switch(name) = element {
             self.unheard.remove(name);
+            self.empty.remove(name);
         }
         let Some(health) = self.elements.get_mut(element).filter(|health| !health.is_well) else { return };
         health.failed_at.retain(|at| now.saturating_sub(*at) < MEMORY_NS);
@@ -218,12 +279,14 @@ impl Faults {
         let drained = self.drained.iter().map(works(Cause::Drained));
         let replaced = self.replaced.iter().map(works(Cause::Replaced));
         let failed = self.elements.iter().filter(|(_, health)| health.is_out).map(fault);
-        failed.chain(drained).chain(replaced).collect()
+        let empty = self.emptied().map(works(Cause::Empty));
+        failed.chain(empty).chain(drained).chain(replaced).collect()
     }
 
     pub(super) fn avoid(&self) -> Avoid {
         let drained = self.drained.keys().chain(self.replaced.keys()).cloned().collect();
-        let mut avoid = Avoid { drained, ..Avoid::default() };
+        let switches = self.emptied().map(|(name, _)| name.clone()).collect();
+        let mut avoid = Avoid { drained, switches, ..Avoid::default() };
         for (element, _) in self.elements.iter().filter(|(_, health)| health.is_out) {
             match element {
                 Element::Switch(name) => drop(avoid.switches.insert(name.clone())),
@@ -239,13 +302,14 @@ impl Faults {
 pub(super) struct Detector {
     faults: Arc<Mutex<Faults>>,
     avoid: watch::Sender<Arc<Avoid>>,
-    settled: watch::Sender<bool>,
+    /// Of how many switches something has to be heard.
+    awaited: watch::Sender<usize>,
     changed: Arc<Notify>,
     started: Instant,
     board: Board,
 }
 
-/// How long nothing is written because nobody knows yet which switches are dead.
+/// How long nothing is written because nobody knows yet which switches are dead, or empty, since the last of which that was heard.
 const SETTLING: Duration = Duration::from_secs(1);
 
 impl Detector {
@@ -253,7 +317,7 @@ impl Detector {
         Self {
             faults: Arc::default(),
             avoid: watch::Sender::default(),
-            settled: watch::Sender::new(false),
+            awaited: watch::Sender::default(),
             changed: Arc::default(),
             started: Instant::now(),
             board,
@@ -275,10 +339,19 @@ impl Detector {
         Arc::clone(&self.avoid.borrow())
     }
 
-    /// Waits until every switch has been reached or not: who writes routes before that writes them over dead switches.
+    /// Whether a switch is to be looked at before it is written to.
+    pub(super) fn asks(&self, switch: &str) -> bool {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).asks(switch)
+    }
+
+    /// Waits until every switch has been looked at, or cannot be: who writes routes before that writes them over dead and empty switches.
     pub(super) async fn settle(&self) {
-        let mut settled = self.settled.subscribe();
-        let _ = tokio::time::timeout(SETTLING, settled.wait_for(|settled| *settled)).await;
+        let mut awaited = self.awaited.subscribe();
+        while *awaited.borrow_and_update() > 0 {
+            if tokio::time::timeout(SETTLING, awaited.changed()).await.is_err() {
+                self.change(|faults, _| faults.has_settled = true);
+            }
+        }
     }
 
     /// Changes the core, and tells all drivers, the board and the log what comes of it.
@@ -289,9 +362,8 @@ impl Detector {
         if faults.poll_timeout() != due {
             self.changed.notify_one();
         }
-        if faults.is_settled() {
-            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
-        }
+        let awaited = faults.awaited();
+        self.awaited.send_if_modified(|known| std::mem::replace(known, awaited) != awaited);
         let told = faults.told();
         let before = self.board.change(|status| std::mem::replace(&mut status.faults, told.clone()));
         if before == told {
@@ -341,8 +413,15 @@ mod tests {
 
     fn faults() -> Faults {
         let mut faults = Faults::default();
-        faults.of(5 * SECOND, ["s1".to_owned(), "s2".to_owned()].iter());
+        take(&mut faults, &["s1", "s2"]);
         faults
+    }
+
+    /// Leaves have hosts.
+    fn take(faults: &mut Faults, names: &[&str]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let homes = names.iter().filter(|name| name.starts_with("leaf")).cloned().collect();
+        faults.of(5 * SECOND, names.iter(), homes);
     }
 
     fn s1() -> Element {
@@ -352,10 +431,10 @@ mod tests {
     #[test]
     fn what_fails_is_out_at_once_and_back_after_its_hold_down() {
         let mut faults = faults();
-        assert_eq!((faults.avoid(), faults.is_settled()), (Avoid::default(), false));
+        assert_eq!((faults.avoid(), faults.unheard.len()), (Avoid::default(), 2));
         faults.well(0, &Element::Switch("s2".to_owned()));
         faults.failed(1, s1(), "no answer".to_owned());
-        assert!(faults.is_settled() && faults.avoid().switches.contains("s1"));
+        assert!(faults.unheard.is_empty() && faults.avoid().switches.contains("s1"));
         assert_eq!(faults.poll_timeout(), None, "for as long as it fails");
         faults.well(SECOND, &s1());
         faults.well(2 * SECOND, &s1());
@@ -405,7 +484,80 @@ mod tests {
         assert_eq!(faults.told()[1].to_string(), "s2 out of routes, replaced: a new program");
         assert_eq!(faults.avoid().drained, BTreeSet::from(["s2".to_owned()]), "better than what is dead");
         faults.replace(BTreeMap::new());
-        faults.of(SECOND, ["s2".to_owned()].iter());
+        faults.of(SECOND, ["s2".to_owned()].iter(), BTreeSet::new());
         assert_eq!(faults.avoid(), Avoid::default(), "what left the file is forgotten");
+    }
+
+    const FABRIC: [&str; 4] = ["leaf1", "leaf2", "spine1", "spine2"];
+
+    fn out(faults: &Faults) -> Vec<String> {
+        faults.avoid().switches.into_iter().collect()
+    }
+
+    fn lacks() -> Option<String> {
+        Some("it has no routes".to_owned())
+    }
+
+    #[test]
+    fn a_switch_that_is_found_without_its_tables_is_out_until_it_holds_them_and_is_not_held_down() {
+        let mut faults = Faults::default();
+        take(&mut faults, &FABRIC);
+        for name in FABRIC {
+            assert!(faults.asks(name), "{name}");
+            faults.looked(name, lacks().filter(|_| name == "spine1"));
+        }
+        assert_eq!((out(&faults), faults.unheard.len()), (vec!["spine1".to_owned()], 0));
+        let told: Vec<String> = faults.told().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["spine1 out of routes, empty: it has no routes"]);
+        faults.well(0, &Element::Switch("spine1".to_owned()));
+        assert_eq!((faults.avoid(), faults.poll_timeout()), (Avoid::default(), None));
+    }
+
+    #[test]
+    fn a_fabric_that_is_filled_from_nothing_leaves_nobody_out() {
+        let mut faults = Faults::default();
+        take(&mut faults, &FABRIC);
+        for name in FABRIC {
+            faults.looked(name, lacks());
+        }
+        // One by one in place: nobody's routes change for that.
+        for name in FABRIC {
+            assert_eq!((faults.avoid(), faults.told()), (Avoid::default(), Vec::new()));
+            faults.well(0, &Element::Switch(name.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_empty_switch_that_dies_comes_back_as_a_dead_one_does() {
+        let mut faults = Faults::default();
+        take(&mut faults, &FABRIC);
+        for name in FABRIC {
+            faults.looked(name, lacks().filter(|_| name == "spine1"));
+        }
+        let spine1 = Element::Switch("spine1".to_owned());
+        faults.failed(0, spine1.clone(), "refused".to_owned());
+        assert_eq!(faults.told().len(), 1);
+        assert_eq!(faults.told()[0].cause, Cause::Dead);
+        faults.well(1, &spine1);
+        assert_eq!((out(&faults), faults.poll_timeout()), (vec!["spine1".to_owned()], Some(5 * SECOND + 1)));
+    }
+
+    #[test]
+    fn who_takes_the_lead_and_who_adds_a_switch_to_the_file_looks_before_writing() {
+        let mut faults = Faults::default();
+        take(&mut faults, &FABRIC);
+        FABRIC.iter().for_each(|name| faults.looked(name, None));
+        faults.failed(0, Element::Switch("spine2".to_owned()), "refused".to_owned());
+        faults.leads(false);
+        assert!(FABRIC.iter().all(|name| !faults.asks(name)), "who follows writes nothing");
+        faults.leads(true);
+        assert_eq!(FABRIC.map(|name| faults.asks(name)), [true, true, true, false], "spine2 is dead");
+        ["leaf1", "leaf2"].iter().for_each(|name| faults.looked(name, None));
+        faults.looked("spine1", lacks());
+        assert_eq!(out(&faults), ["spine1", "spine2"]);
+        take(&mut faults, &["leaf1", "leaf2", "spine1", "spine2", "spine3"]);
+        assert_eq!((faults.awaited(), faults.asks("spine3")), (1, true));
+        faults.looked("spine3", lacks());
+        assert_eq!(out(&faults), ["spine1", "spine2", "spine3"]);
     }
 }

@@ -125,7 +125,7 @@ fn faults(registry: &mut Registry, status: &Status) {
 
 fn replacing(registry: &mut Registry, status: &Status) {
     let [waiting, stopped]: [Gauge; 2] = Default::default();
-    let count = status.replacing.waiting.len() + usize::from(status.replacing.switch.is_some());
+    let count = status.replacing.waiting.len() + status.replacing.switches.len();
     waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     stopped.set(status.replacing.stopped.is_some().into());
     let help = "Switches that wait for a new program, or are given it";

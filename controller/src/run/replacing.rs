@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! New programs, one switch at a time: whose turn it is, and what has to be so before the next step. A core without sockets or a clock,
-//! and a handle on it that all drivers share.
+//! New programs, a few switches at a time: whose turn it is, and what has to be so before the next step. A core without sockets or a
+//! clock, and a handle on it that all drivers share.
 //!
 //! ```text
 //!           routes lead      it holds            routes lead     its counters
@@ -10,16 +10,22 @@
 //!     └─────────────────────────┘ └─► stays out, tried again       └─► Unhealthy: stays out until SIGHUP
 //! ```
 //!
-//! The order is a roll-out's: the tier furthest from hosts first. Nobody else's turn comes while a switch has one. A switch without a program
-//! carries no traffic, and is brought in place without a turn.
+//! The order is a roll-out's: the tier furthest from hosts first. Switches that have their turn together are of one tier, and hosts reach
+//! each other without them. They are led around, and over again, together, as each time costs all others a change of routes. Nobody else's
+//! turn comes while a switch has one. A switch without a program carries no traffic, and is brought in place without a turn.
 
-use std::collections::BTreeMap;
+mod told;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+pub use self::told::Replacing;
 use super::board::Board;
 use super::faults::Detector;
 use crate::fleet::Shared;
@@ -30,8 +36,8 @@ use crate::topology::Avoid;
 pub(super) enum Seen {
     /// Not connected, and why: routes lead around it as a dead one.
     Unreached(String),
-    /// Connected, and either not ours to write to or not looked at yet.
-    Unknown,
+    /// Not ours to write to, or not looked at yet, and why.
+    Unknown(String),
     /// It runs another program. Its routes leave this out, or why they do not.
     Another(Result<Arc<Avoid>, String>),
     /// It holds what it should. Its routes leave this out.
@@ -57,7 +63,7 @@ impl Seen {
     }
 }
 
-/// What the switch whose turn it is may do.
+/// What a switch whose turn it is may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Be given its new program.
@@ -75,9 +81,9 @@ enum Phase {
     Unhealthy,
 }
 
+/// A switch that has its turn.
 #[derive(Debug, Clone)]
 struct Turn {
-    switch: String,
     /// There is a way round it.
     is_spared: bool,
     phase: Phase,
@@ -85,50 +91,11 @@ struct Turn {
     failure: Option<String>,
 }
 
-/// How far the replacing of programs has come.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replacing {
-    /// Switches that run another program and wait for their turn.
-    pub waiting: Vec<String>,
-    /// The one whose turn it is.
-    pub switch: Option<String>,
-    /// Why it does not go on.
-    pub stopped: Option<String>,
-}
-
-impl Replacing {
-    /// No switch waits.
-    pub fn is_over(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl fmt::Display for Replacing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 6;
-        let Self { waiting, switch, stopped } = self;
-        f.write_str("new programs: ")?;
-        match switch {
-            Some(switch) => write!(f, "it is {switch}'s turn")?,
-            None => f.write_str("it is nobody's turn")?,
-        }
-        if !waiting.is_empty() {
-            let shown: Vec<&str> = waiting.iter().take(SHOWN).map(String::as_str).collect();
-            write!(f, ", {} more wait ({}", waiting.len(), shown.join(", "))?;
-            f.write_str(if waiting.len() > SHOWN { ", …)" } else { ")" })?;
-        }
-        match stopped {
-            Some(why) => write!(f, "; it does not go on: {why}"),
-            None => Ok(()),
-        }
-    }
-}
-
 /// The core.
 ///
 /// [`Replacer::of`] with every file, [`Replacer::see`] for what a driver knows, [`Replacer::leads`] and [`Replacer::checked`] when they say
-/// so; after each of these, and when routes leave out something else, [`Replacer::settle`]. Then [`Replacer::order`] and [`Replacer::told`]
-/// may be others.
+/// so; after each of these, and when routes leave out something else, [`Replacer::settle`]. Then [`Replacer::orders`] and
+/// [`Replacer::told`] may be others.
 #[derive(Default)]
 pub(super) struct Replacer {
     shared: Option<Arc<Shared>>,
@@ -137,11 +104,13 @@ pub(super) struct Replacer {
     seen: BTreeMap<String, Seen>,
     avoid: Arc<Avoid>,
     leads: bool,
-    turn: Option<Turn>,
+    turns: BTreeMap<String, Turn>,
     /// A person has to say that it may go on.
     stopped: Option<String>,
     /// Why nobody's turn comes although some wait.
     waits: Option<String>,
+    /// For whom it waits, and why, while nothing is wrong.
+    waits_for: BTreeMap<String, String>,
 }
 
 impl Replacer {
@@ -149,7 +118,7 @@ impl Replacer {
     pub(super) fn of(&mut self, number: u64, shared: Arc<Shared>) {
         let is_new = |name: &String| match self.seen.get(name) {
             Some(Seen::Unreached(why)) => Seen::Unreached(why.clone()),
-            _ => Seen::Unknown,
+            _ => Seen::Unknown("it was not looked at since the file is read".to_owned()),
         };
         let names = shared.compiler.fabric().switches.keys();
         self.seen = names.map(|name| (name.clone(), is_new(name))).collect();
@@ -166,7 +135,7 @@ impl Replacer {
     }
 
     /// To be called after each change. `avoids` takes what routes are to leave out because of us, and gives all that they are to.
-    fn settle(&mut self, avoids: impl Fn(Option<(String, String)>) -> Arc<Avoid>) {
+    fn settle(&mut self, avoids: impl Fn(BTreeMap<String, String>) -> Arc<Avoid>) {
         loop {
             let out = self.out();
             self.avoid = avoids(out.clone());
@@ -180,185 +149,273 @@ impl Replacer {
     /// Whether we lead the fabric. Who does not, replaces nothing, and keeps nothing out.
     pub(super) fn leads(&mut self, leads: bool) {
         if std::mem::replace(&mut self.leads, leads) != leads {
-            self.turn = None;
+            self.turns.clear();
         }
     }
 
     /// A person says that it may go on.
     pub(super) fn insist(&mut self) {
         self.stopped = None;
-        let is_gone = |turn: &Turn| matches!(self.seen.get(&turn.switch), Some(Seen::Unreached(_)));
-        if self.turn.as_ref().is_some_and(is_gone) {
-            // Dead switches are out of routes all the same, and hold up nobody who starts.
-            self.turn = None;
-        }
-        if let Some(turn) = &mut self.turn
-            && turn.phase == Phase::Unhealthy
-        {
+        // Dead switches are out of routes all the same, and hold up nobody who starts.
+        self.turns.retain(|switch, _| !matches!(self.seen.get(switch), Some(Seen::Unreached(_))));
+        for turn in self.turns.values_mut().filter(|turn| turn.phase == Phase::Unhealthy) {
             turn.phase = Phase::Around;
         }
     }
 
     /// What the counters of a switch say.
     pub(super) fn checked(&mut self, switch: &str, outcome: Result<(), String>) {
-        let Some(turn) = self.turn.as_mut().filter(|turn| turn.switch == switch) else { return };
-        if turn.phase != Phase::Check {
-            return;
-        }
+        let Some(turn) = self.turns.get_mut(switch).filter(|turn| turn.phase == Phase::Check) else { return };
         match outcome {
-            Ok(()) => self.turn = None,
+            Ok(()) => drop(self.turns.remove(switch)),
             Err(why) => {
                 turn.phase = Phase::Unhealthy;
-                self.stopped = Some(format!("{switch} is in place, but not healthy: {why}"));
+                self.stop(format!("{switch} is in place, but not healthy: {why}"));
             }
         }
     }
 
-    /// The switch that routes are to leave out, and why.
-    fn out(&self) -> Option<(String, String)> {
-        let turn = self.turn.as_ref().filter(|turn| turn.is_spared)?;
-        let why = match turn.phase {
-            Phase::Around | Phase::Replace => "it is given its new program",
-            Phase::Unhealthy => "it is not healthy since it was given its new program",
-            Phase::Back | Phase::Check => return None,
-        };
-        Some((turn.switch.clone(), why.to_owned()))
+    fn stop(&mut self, why: String) {
+        self.stopped = Some(match self.stopped.take() {
+            Some(before) if !before.contains(&why) => format!("{before}; {why}"),
+            _ => why,
+        });
     }
 
-    /// Whose turn it is, and what it may do.
-    fn order(&self) -> Option<(String, Order)> {
-        let turn = self.turn.as_ref()?;
-        let order = match turn.phase {
-            Phase::Replace => Order::Replace,
-            Phase::Check => Order::Check,
-            _ => return None,
+    /// The switches that routes are to leave out, and why.
+    fn out(&self) -> BTreeMap<String, String> {
+        let spared = self.turns.iter().filter(|(_, turn)| turn.is_spared);
+        let out = spared.filter_map(|(switch, turn)| {
+            let why = match turn.phase {
+                Phase::Around | Phase::Replace => "it is given its new program",
+                Phase::Unhealthy => "it is not healthy since it was given its new program",
+                Phase::Back | Phase::Check => return None,
+            };
+            Some((switch.clone(), why.to_owned()))
+        });
+        out.collect()
+    }
+
+    /// What those whose turn it is may do.
+    fn orders(&self) -> BTreeMap<String, Order> {
+        let order = |turn: &Turn| match turn.phase {
+            Phase::Replace => Some(Order::Replace),
+            Phase::Check => Some(Order::Check),
+            _ => None,
         };
-        Some((turn.switch.clone(), order))
+        self.turns.iter().filter_map(|(switch, turn)| Some((switch.clone(), order(turn)?))).collect()
     }
 
     fn told(&self) -> Replacing {
-        let switch = self.turn.as_ref().map(|turn| turn.switch.clone());
-        let waiting = self.seen.iter().filter(|(_, seen)| matches!(seen, Seen::Another(_)));
-        let waiting = waiting.map(|(name, _)| name.clone()).filter(|name| Some(name) != switch.as_ref());
-        let failing = self.turn.as_ref().and_then(|turn| {
+        let failing = self.turns.iter().filter_map(|(switch, turn)| {
             let why = turn.failure.as_ref()?;
-            Some(format!("{} is not in place: {why}", turn.switch))
+            Some(format!("{switch} is not in place: {why}"))
         });
-        let stopped = self.stopped.clone().or(failing).or_else(|| self.waits.clone());
-        Replacing { waiting: waiting.collect(), switch, stopped }
+        let failing: Vec<String> = failing.collect();
+        let failing = (!failing.is_empty()).then(|| failing.join("; "));
+        Replacing {
+            waiting: self.waiting().map(String::clone).collect(),
+            switches: self.turns.keys().cloned().collect(),
+            stopped: self.stopped.clone().or(failing).or_else(|| self.waits.clone()),
+            waits_for: self.waits_for.clone(),
+        }
+    }
+
+    /// Those that run another program, and have no turn.
+    fn waiting(&self) -> impl Iterator<Item = &String> {
+        let another = self.seen.iter().filter(|(_, seen)| matches!(seen, Seen::Another(_)));
+        another.map(|(name, _)| name).filter(|name| !self.turns.contains_key(*name))
     }
 
     /// As far as it goes, until routes are to leave out something else.
     fn step(&mut self) {
-        self.waits = None;
         let out = self.out();
         while let Some(shared) = self.shared.clone() {
-            let is_further = match self.turn.clone() {
-                None => self.begin(&shared),
-                Some(turn) => self.go_on(turn),
-            };
+            (self.waits, self.waits_for) = (None, BTreeMap::new());
+            let is_further = if self.turns.is_empty() { self.begin(&shared) } else { self.go_on() };
             if !is_further || self.out() != out {
                 return;
             }
         }
     }
 
-    /// Gives the next switch its turn.
+    /// Gives the next switches their turn.
     fn begin(&mut self, shared: &Shared) -> bool {
-        let topology = shared.compiler.topology();
+        let (topology, fabric) = (shared.compiler.topology(), shared.compiler.fabric());
         // Ordered as a roll-out is: who has most links to hosts, first.
-        let waiting = self.seen.iter().filter(|(_, seen)| matches!(seen, Seen::Another(_)));
-        let next = waiting.min_by_key(|(name, _)| (std::cmp::Reverse(topology.tier(name)), *name));
-        let Some((switch, _)) = next.filter(|_| self.leads && self.stopped.is_none()) else { return false };
+        let mut waiting: Vec<(Reverse<Option<usize>>, String)> =
+            self.waiting().map(|name| (Reverse(topology.tier(name)), name.clone())).collect();
+        waiting.sort();
+        let Some((tier, first)) = waiting.first().filter(|_| self.leads && self.stopped.is_none()) else {
+            return false;
+        };
         // Who is not known yet may be the first, or may not lead around it.
-        if self.seen.values().any(|seen| *seen == Seen::Unknown) {
+        self.waits_for = self.unknown();
+        if !self.waits_for.is_empty() {
             return false;
         }
-        let out = std::iter::once(switch.clone()).collect();
-        let is_spared = topology.spares_beside(&out, &self.avoid);
-        if !is_spared && topology.spares(&out, &self.avoid.drained) {
-            self.waits = Some(format!("{switch} waits: what has failed elsewhere was the way round it"));
+        let mut batch = BTreeSet::from([first.clone()]);
+        let is_spared = topology.spares_beside(&batch, &self.avoid);
+        if !is_spared && topology.spares(&batch, &self.avoid.drained) {
+            self.waits = Some(format!("{first} waits: what has failed elsewhere was the way round it"));
             return false;
         }
-        if let Some((other, why)) = self.failing(switch, is_spared) {
-            self.waits = Some(format!("{switch} waits for {other}: {why}"));
+        if let Some((other, why)) = self.failing(first, is_spared) {
+            self.waits = Some(format!("{first} waits for {other}: {why}"));
             return false;
+        }
+        // With the first none may be taken that is its way round, or that is so together with others.
+        let is_whole = |batch: &BTreeSet<String>| topology.parted_beside(batch, &self.avoid).is_none();
+        let most = if is_whole(&batch) { fabric.controller.max_unavailable } else { 1 };
+        for (_, name) in waiting.iter().filter(|(other, _)| other == tier).skip(1) {
+            if batch.len() >= most {
+                break;
+            }
+            batch.insert(name.clone());
+            if !is_whole(&batch) {
+                batch.remove(name);
+            }
         }
         let phase = if is_spared { Phase::Around } else { Phase::Replace };
-        if !is_spared {
-            let saves =
-                shared.compiler.fabric().switches.get(switch).is_some_and(|s| s.target.saves_programs());
-            let how = if saves {
-                "the new one takes over when its tables are written"
-            } else {
-                "it forwards nothing until the new one's tables are written"
-            };
-            tracing::warn!(%switch, "its program is replaced, and there is no way round it: {how}");
+        for switch in batch {
+            if !is_spared {
+                let saves = fabric.switches.get(&switch).is_some_and(|s| s.target.saves_programs());
+                let how = if saves {
+                    "the new one takes over when its tables are written"
+                } else {
+                    "it forwards nothing until the new one's tables are written"
+                };
+                tracing::warn!(%switch, "its program is replaced, and there is no way round it: {how}");
+            }
+            self.turns.insert(switch, Turn { is_spared, phase, failure: None });
         }
-        self.turn = Some(Turn { switch: switch.clone(), is_spared, phase, failure: None });
         true
+    }
+
+    /// Those of which nothing can be said.
+    fn unknown(&self) -> BTreeMap<String, String> {
+        let unknown = self.seen.iter().filter_map(|(name, seen)| match seen {
+            Seen::Unknown(why) => Some((name.clone(), why.clone())),
+            _ => None,
+        });
+        unknown.collect()
     }
 
     /// One that keeps another's turn from beginning: it does not come in place; or, where routes have to lead around, does not take them.
     fn failing(&self, switch: &str, is_spared: bool) -> Option<(&str, &str)> {
-        let others = self.seen.iter().filter(|(name, _)| *name != switch);
+        let others = self.seen.iter().filter(|(name, _)| *name != switch && !self.turns.contains_key(*name));
         let mut failing = others.filter(|(_, seen)| is_spared || matches!(seen, Seen::Failed(_)));
         failing.find_map(|(name, seen)| Some((name.as_str(), seen.failure()?)))
     }
 
-    /// Whether the others' routes leave a switch out, or do not, as is wanted by now. Dead ones have none.
-    fn all_lead(&self, switch: &str) -> bool {
+    /// Others whose routes do not leave a switch out, or do, against what is wanted by now, and why. Dead ones have none.
+    fn lagging(&self, switch: &str) -> BTreeMap<String, String> {
         let is_out = |avoid: &Avoid| avoid.drained.contains(switch);
-        let leads = |(name, seen): (&String, &Seen)| match seen {
-            _ if name == switch => true,
-            Seen::Unreached(_) | Seen::Failed(_) | Seen::Another(Err(_)) => true,
-            Seen::Unknown => false,
-            seen => seen.routes().is_some_and(|avoid| is_out(avoid) == is_out(&self.avoid)),
+        let why = |seen: &Seen| match seen {
+            Seen::Unreached(_) | Seen::Failed(_) | Seen::Another(Err(_)) => None,
+            Seen::Unknown(why) => Some(why.clone()),
+            seen if seen.routes().is_some_and(|avoid| is_out(avoid) == is_out(&self.avoid)) => None,
+            _ => Some("its routes are not written yet".to_owned()),
         };
-        self.seen.iter().all(leads)
+        let others = self.seen.iter().filter(|(name, _)| *name != switch);
+        others.filter_map(|(name, seen)| Some((name.clone(), why(seen)?))).collect()
     }
 
-    fn go_on(&mut self, turn: Turn) -> bool {
-        let Turn { switch, is_spared, phase, .. } = &turn;
-        let failing = self.failing(switch, *is_spared).map(|(other, why)| format!("{other}: {why}"));
-        let next = match (phase, self.seen.get(switch)) {
+    /// Whether a switch is being given its program, and nothing was wrong with that yet.
+    fn is_at_work(&self, switch: &str, turn: &Turn) -> bool {
+        let has_ended =
+            matches!(self.seen.get(switch), Some(Seen::InPlace(_) | Seen::Failed(_) | Seen::Unreached(_)));
+        turn.phase == Phase::Replace && turn.failure.is_none() && !has_ended
+    }
+
+    fn go_on(&mut self) -> bool {
+        let mut is_further = false;
+        for switch in self.turns.keys().cloned().collect::<Vec<_>>() {
+            is_further |= self.go_on_with(&switch);
+        }
+        is_further
+    }
+
+    fn go_on_with(&mut self, switch: &str) -> bool {
+        let Some(turn) = self.turns.get(switch).cloned() else { return false };
+        let failing = self.failing(switch, turn.is_spared).map(|(other, why)| format!("{other}: {why}"));
+        let next = match (turn.phase, self.seen.get(switch)) {
             // It left the file, or is dead before anything was done to it.
             (_, None) | (Phase::Around, Some(Seen::Unreached(_))) => None,
-            (Phase::Around | Phase::Replace, Some(Seen::InPlace(_))) => Some(Phase::Back),
+            (Phase::Around, Some(Seen::InPlace(_))) => Some(Phase::Back),
+            (Phase::Replace, Some(Seen::InPlace(_))) => {
+                let at_work = self.turns.iter().filter(|(switch, turn)| self.is_at_work(switch, turn));
+                let at_work: Vec<String> = at_work.map(|(switch, _)| switch.clone()).collect();
+                if !at_work.is_empty() {
+                    self.waits_for.extend(at_work.into_iter().map(|other| (other, WRITTEN.to_owned())));
+                    return false;
+                }
+                Some(Phase::Back)
+            }
             (Phase::Around, _) if failing.is_some() => {
-                let why = failing.unwrap_or_default();
-                self.stopped = Some(format!("no routes around {switch}: {why}"));
+                self.stop(format!("no routes around {switch}: {}", failing.unwrap_or_default()));
                 None
             }
-            (Phase::Around, Some(Seen::Another(_)))
-                if self.avoid.drained.contains(switch) && self.all_lead(switch) =>
-            {
+            (Phase::Around, Some(Seen::Another(_))) if self.avoid.drained.contains(switch) => {
+                if self.waits_for_routes(switch) {
+                    return false;
+                }
                 Some(Phase::Replace)
             }
             (Phase::Back | Phase::Check | Phase::Unhealthy, Some(Seen::Another(_))) => {
                 // Another file came meanwhile.
-                Some(if *is_spared { Phase::Around } else { Phase::Replace })
+                Some(if turn.is_spared { Phase::Around } else { Phase::Replace })
             }
             (Phase::Back | Phase::Check, Some(Seen::Unreached(_) | Seen::Failed(_))) => Some(Phase::Replace),
             (Phase::Replace, Some(Seen::Unreached(why) | Seen::Failed(why))) => {
-                // Tried again by its driver, and nobody else's turn until then.
+                // Tried again by its driver, and nobody else's turn until then. Those that it had its turn with need not wait.
                 let failure = Some(why.clone());
-                self.turn = Some(Turn { failure, ..turn });
+                let is_new = turn.failure.is_none();
+                self.turns.insert(switch.to_owned(), Turn { failure, ..turn });
+                return is_new;
+            }
+            (Phase::Back, Some(Seen::InPlace(_))) => {
+                if self.waits_for_routes(switch) {
+                    return false;
+                }
+                Some(Phase::Check)
+            }
+            (Phase::Around | Phase::Back, Some(Seen::Unknown(why))) => {
+                self.waits_for.insert(switch.to_owned(), why.clone());
                 return false;
             }
-            (Phase::Back, Some(Seen::InPlace(_))) if self.all_lead(switch) => Some(Phase::Check),
+            (Phase::Replace, Some(Seen::Another(_))) => {
+                self.waits_for.insert(switch.to_owned(), WRITTEN.to_owned());
+                return false;
+            }
             _ => return false,
         };
-        self.turn = next.map(|phase| Turn { phase, failure: None, ..turn });
+        match next {
+            Some(phase) => {
+                drop(self.turns.insert(switch.to_owned(), Turn { phase, failure: None, ..turn }));
+            }
+            None => drop(self.turns.remove(switch)),
+        }
         true
     }
+
+    /// Whether others' routes do not lead around a switch, or over it, as they are to.
+    fn waits_for_routes(&mut self, switch: &str) -> bool {
+        let lagging = self.lagging(switch);
+        let waits = !lagging.is_empty();
+        self.waits_for.extend(lagging);
+        waits
+    }
 }
+
+/// Why a switch that is given its program is waited for.
+const WRITTEN: &str = "its program is being written";
 
 /// The drivers' common [`Replacer`]; clones are the same one.
 #[derive(Clone)]
 pub(super) struct Replacements {
     replacer: Arc<Mutex<Replacer>>,
-    order: watch::Sender<Option<(String, Order)>>,
+    orders: watch::Sender<BTreeMap<String, Order>>,
     detector: Detector,
     board: Board,
 }
@@ -371,23 +428,23 @@ impl fmt::Debug for Replacements {
 
 impl Replacements {
     pub(super) fn new(detector: Detector, board: Board) -> Self {
-        Self { replacer: Arc::default(), order: watch::Sender::default(), detector, board }
+        Self { replacer: Arc::default(), orders: watch::Sender::default(), detector, board }
     }
 
     /// Changes to whose turn it is.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Option<(String, Order)>> {
-        self.order.subscribe()
+    pub(super) fn subscribe(&self) -> watch::Receiver<BTreeMap<String, Order>> {
+        self.orders.subscribe()
     }
 
     /// Changes the core, and tells routes, drivers, the board and the log what comes of it.
     pub(super) fn change(&self, change: impl FnOnce(&mut Replacer)) {
         let mut replacer = self.replacer.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut replacer);
-        replacer.settle(|out| self.detector.replace(out.into_iter().collect()));
-        let order = replacer.order();
-        self.order.send_if_modified(|known| {
-            let differs = *known != order;
-            *known = order;
+        replacer.settle(|out| self.detector.replace(out));
+        let orders = replacer.orders();
+        self.orders.send_if_modified(|known| {
+            let differs = *known != orders;
+            *known = orders;
             differs
         });
         let told = replacer.told();
@@ -396,27 +453,48 @@ impl Replacements {
             tracing::warn!("{told}");
         } else if told.is_over() && !before.is_over() {
             tracing::info!("no switch waits for a new program any more");
-        } else if told.switch != before.switch && told.switch.is_some() {
+        } else if !told.switches.is_subset(&before.switches) {
             tracing::info!("{told}");
         }
     }
 
-    /// Takes note of who leads and of what fails, for as long as it is polled.
+    /// Takes note of who leads and of what fails, and says in the log for whom it waits, for as long as it is polled.
     pub(super) async fn run(self, mut leads: watch::Receiver<bool>) {
         let mut avoid = self.detector.subscribe();
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        let mut say_at = None;
         loop {
             let is_leader = *leads.borrow_and_update();
             avoid.mark_unchanged();
             // What fails is asked for by every change.
             self.change(|replacer| replacer.leads(is_leader));
-            tokio::select! {
-                Ok(()) = leads.changed() => {}
-                Ok(()) = avoid.changed() => {}
-                else => return,
+            loop {
+                tokio::select! {
+                    Ok(()) = leads.changed() => break,
+                    Ok(()) = avoid.changed() => break,
+                    now = ticks.tick() => self.say(&mut say_at, now),
+                    else => return,
+                }
             }
         }
     }
+
+    /// Most waits are over before anybody could read of them.
+    fn say(&self, say_at: &mut Option<Instant>, now: Instant) {
+        let told = self.board.change(|status| status.replacing.clone());
+        if told.waits_for.is_empty() {
+            *say_at = None;
+        } else if *say_at.get_or_insert(now + LASTING) <= now {
+            *say_at = Some(now + AGAIN);
+            tracing::warn!("{told}");
+        }
+    }
 }
+
+/// A wait of this long is told in the log,
+const LASTING: Duration = Duration::from_secs(5);
+/// and so often again.
+const AGAIN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,8 @@ pub(crate) const CONTROLLER: &[&str] = &[
     "interval",
     "audit",
     "hold_down",
+    "max_unavailable",
+    "settle",
     "metrics",
     "tls",
     "insecure",
@@ -71,7 +73,7 @@ pub(crate) const FAT_TREE: &[&str] = &[
     "addresses",
 ];
 pub(crate) const ADDRESSES: &[&str] = &["ipv4", "ipv6", "mac", "device_id", "grpc"];
-pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target", "pipeline", "tls"];
+pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target", "pipeline", "gnmi", "tls"];
 pub(crate) const PIPELINE: &[&str] =
     &["p4info", "json", "bfrt", "context", "binary", "name", "profile", "pipes"];
 pub(crate) const HOST: &[&str] = &["ip", "ip6", "mac", "trust"];

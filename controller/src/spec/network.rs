@@ -211,7 +211,9 @@ fn read_switches(
         let device_id = device_id.map(|id| id.value).or_else(|| base.map(|base| base.device_id));
         let (Some(address), Some(device_id)) = (address, device_id) else { continue };
         network.switch_lines.insert((*name).to_owned(), *line);
-        network.switches.insert((*name).to_owned(), Switch { address, device_id, target, pipeline: files });
+        let gnmi = fields.parsed("gnmi", problems, switch::gnmi).map(|gnmi| gnmi.value).unwrap_or_default();
+        let switch = Switch { address, device_id, target, pipeline: files, gnmi };
+        network.switches.insert((*name).to_owned(), switch);
     }
 }
 

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One switch: where it is, what it is, and the files of its program.
 
+use super::addresses::socket;
 use super::keys;
 use crate::fields::{Fields, integer, word};
-use crate::model::{PipelineFiles, Target};
+use crate::model::{GnmiAt, PipelineFiles, Target};
 use crate::problem::{Located, Problems};
 
 pub(super) fn target(fields: &Fields<'_>, problems: &mut Problems) -> Option<Located<Target>> {
     fields.parsed("target", problems, word(&Target::ALL.map(|target| (target.word(), target))))
+}
+
+/// Where it tells of its ports: `on`, `off` or `HOST:PORT`.
+pub(super) fn gnmi(text: &str) -> Result<GnmiAt, String> {
+    match text {
+        "on" | "true" => Ok(GnmiAt::Same),
+        "off" | "false" => Ok(GnmiAt::Off),
+        address => socket(address).map(GnmiAt::Address).map_err(|error| format!("{error}; or on, or off")),
+    }
 }
 
 /// Which files a target's device config is made of.

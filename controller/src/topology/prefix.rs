@@ -40,7 +40,7 @@ impl Prefix {
     }
 
     /// The network of the first `len` bits; `len` is at most this one's.
-    pub(super) fn shortened(self, len: u32) -> Self {
+    pub(crate) fn shortened(self, len: u32) -> Self {
         let behind = self.width() - len.min(self.len);
         let bits = if behind >= 128 { 0 } else { self.bits >> behind << behind };
         Self { bits, len: len.min(self.len), ..self }

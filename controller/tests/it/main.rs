@@ -9,6 +9,7 @@ mod failure;
 mod following;
 mod golden;
 mod implementations;
+mod interfaces;
 mod large_switch;
 mod model;
 mod modules;

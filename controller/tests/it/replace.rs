@@ -256,7 +256,7 @@ async fn running(fabric: &Fabric, artifacts: &Artifacts) -> Controller {
 }
 
 /// Groups of a switch: one where both spines lead on, and none where one does.
-fn groups(model: &Model) -> usize {
+pub(crate) fn groups(model: &Model) -> usize {
     let state = model.state();
     state
         .entities
@@ -329,5 +329,51 @@ async fn run_stops_at_a_spine_that_refuses_its_new_program_tells_of_it_and_goes_
     eventually("it takes it, and the others have their turn", || all_in_place(&controller.status())).await;
     assert_eq!([0, 1, 3].map(|at: usize| models[at].state().pushes), [2, 2, 2]);
     assert_eq!((groups(&models[0]), groups(&models[1])), (1, 1));
+    controller.stop().await;
+}
+
+/// A `run` is killed while it fills a spine. Nothing tells the next one of it but the spine's tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_started_after_one_was_killed_leads_no_route_over_the_switch_that_was_left_half_filled()
+{
+    let (models, fabric) = of_before().await;
+    let artifacts = Artifacts::embedded().unwrap();
+    let whole = models[2].state().entities.len();
+    let writes = models[2].state().writes.len();
+    models[2].state().die_after = Some(writes + 1);
+    let killed = running(&fabric, &artifacts).await;
+    eventually("it is cut off", || {
+        let count = models[2].state().writes.len();
+        if count == writes + 1 && models[2].state().pushes == 2 { Ok(()) } else { Err(format!("{count}")) }
+    })
+    .await;
+    drop(killed);
+    let left = models[2].state().entities.len();
+    assert!(0 < left && left < whole && (groups(&models[0]), groups(&models[1])) == (0, 0), "{left}");
+
+    let seen = Arc::<Mutex<Vec<(usize, usize)>>>::default();
+    let (writes, leaf1, leaf2) = (Arc::clone(&seen), models[0].clone(), models[1].clone());
+    models[2].state().on_write = Some(Arc::new(move || {
+        // Long enough for others to write what they should not.
+        std::thread::sleep(Duration::from_millis(300));
+        writes.lock().unwrap().push((groups(&leaf1), groups(&leaf2)));
+    }));
+    models[2].state().die_after = None;
+    let options = RunOptions {
+        election_id: Some(3),
+        metrics: Some(MetricsAt::Address(SocketAddr::from(([127, 0, 0, 1], 0)))),
+    };
+    let controller = Controller::start(&fabric, &artifacts, &options).await.unwrap();
+    eventually("it is told", || {
+        let faults = controller.status().faults;
+        let is_told =
+            faults.iter().any(|fault| (fault.switch.as_str(), fault.cause) == ("spine1", Cause::Empty));
+        if is_told { Ok(()) } else { Err(format!("{faults:?}")) }
+    })
+    .await;
+    eventually("all have their program", || all_in_place(&controller.status())).await;
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(!seen.is_empty() && seen.iter().all(|seen| *seen == (0, 0)), "{seen:?}");
+    assert_eq!((groups(&models[0]), groups(&models[1])), (1, 1), "and over it again at once");
     controller.stop().await;
 }

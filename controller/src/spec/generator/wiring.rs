@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Addresses, Plan, Shape};
-use crate::model::{End, Host, Link, Mac, Switch, Trust};
+use crate::model::{End, GnmiAt, Host, Link, Mac, Switch, Trust};
 use crate::spec::addresses;
 
 type Wired = (BTreeMap<String, Switch>, BTreeMap<String, Host>, Vec<Link>);
@@ -112,7 +112,8 @@ impl Wiring<'_> {
             format!("{host}:{port}")
         };
         let Plan { target, pipeline, .. } = self.plan;
-        let switch = Switch { address, device_id, target: *target, pipeline: pipeline.clone() };
+        let switch =
+            Switch { address, device_id, target: *target, pipeline: pipeline.clone(), gnmi: GnmiAt::Default };
         self.switches.insert(name.to_owned(), switch);
         Ok(())
     }

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub rounds_meters: bool,
     /// Called before each program is taken.
     pub on_push: Option<OnPush>,
+    /// Called before each Write is.
+    pub on_write: Option<OnPush>,
 }
 
 pub(crate) type OnPush = Arc<dyn Fn() + Send + Sync>;
@@ -201,6 +203,10 @@ impl P4Runtime for Model {
 
     async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
         let WriteRequest { election_id, updates, .. } = request.into_inner();
+        let on_write = self.state().on_write.clone();
+        if let Some(on_write) = on_write {
+            on_write();
+        }
         let mut state = self.state();
         if state.die_after.is_some_and(|writes| state.writes.len() >= writes) {
             return Err(Status::unavailable("power failure"));
