@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
-use trimwire_agent::driver::{Checksums, HostLink, Link as _, Receive, UdpConfig};
+use trimwire_agent::driver::{Carrier, Checksums, HostLink, Link as _, Receive, UdpConfig};
 
 pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
