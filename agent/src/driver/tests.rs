@@ -231,7 +231,12 @@ fn raw_reception_gives_what_a_socket_gives() {
 }
 
 /// Sums `steps` gradients over two links, one thread a rank and `threads` codec threads each; gives every rank's sums.
-fn all_reduce<L: Link + Send>(links: [L; 2], threads: usize, steps: u32) -> [Vec<Vec<f32>>; 2] {
+pub(super) fn all_reduce<L: Link + Send>(
+    links: [L; 2],
+    threads: usize,
+    steps: u32,
+    reliability: Reliability,
+) -> [Vec<Vec<f32>>; 2] {
     let addresses = [0, 1].map(|rank: usize| links[rank].local_address());
     let sums = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..)
@@ -239,7 +244,7 @@ fn all_reduce<L: Link + Send>(links: [L; 2], threads: usize, steps: u32) -> [Vec
             .map(|(rank, link): (u16, L)| {
                 scope.spawn(move || {
                     let other = addresses[usize::from(1 - rank)];
-                    let mut driver = Driver::new(config(rank, Reliability::Full, other), link);
+                    let mut driver = Driver::new(config(rank, reliability, other), link);
                     driver.set_threads(threads).expect("threads");
                     let mut communicator = Communicator::new(CommunicatorConfig::new(rank, 2));
                     let mut sums = Vec::new();
@@ -269,13 +274,19 @@ fn all_reduce<L: Link + Send>(links: [L; 2], threads: usize, steps: u32) -> [Vec
 #[test]
 fn codec_threads_give_what_none_give_on_links_that_wake_and_on_those_that_do_not() {
     let memory = || -> [MemoryLink; 2] { MemoryLink::network(2).try_into().expect("two") };
-    let expected = all_reduce(memory(), 0, 3);
+    let expected = all_reduce(memory(), 0, 3, Reliability::Full);
     let exact: Vec<f32> = gradient().iter().map(|value| value * 3.0).collect();
     assert!(expected.iter().flatten().all(|sum| nmse(sum, &exact) < 1e-12));
     for threads in [1, 3] {
-        assert!(all_reduce(memory(), threads, 3) == expected, "{threads} threads in memory");
+        assert!(
+            all_reduce(memory(), threads, 3, Reliability::Full) == expected,
+            "{threads} threads in memory"
+        );
         match on_loopback(Receive::Socket, "127.0.0.1") {
-            Ok(links) => assert!(all_reduce(links, threads, 3) == expected, "{threads} threads on sockets"),
+            Ok(links) => assert!(
+                all_reduce(links, threads, 3, Reliability::Full) == expected,
+                "{threads} threads on sockets"
+            ),
             Err(error) => skip(&format!("UDP on loopback: {error}")),
         }
     }

@@ -47,7 +47,7 @@ const TIMES: u32 = 64;
 const PAYLOAD: usize = 65_507;
 
 /// A datagram has not waited longer: somebody has set the clock.
-const AGE_MOST_NS: u64 = 1_000_000_000;
+pub(super) const AGE_MOST_NS: u64 = 1_000_000_000;
 
 /// The clock that the kernel stamps arrivals with, ns.
 #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
@@ -314,6 +314,28 @@ impl UdpLink {
         true
     }
 
+    /// As [`Link::wait`]; also until one of `beside` can be read.
+    pub(super) fn wait_beside(
+        &self,
+        beside: Vec<BorrowedFd<'_>>,
+        timeout_ns: u64,
+        room: bool,
+    ) -> Result<(), LinkError> {
+        let readable = self.listeners.iter().map(Listener::reading);
+        let readable = readable.chain(self.wake.iter().map(|wake| wake.as_fd())).chain(beside);
+        let full = if room { self.full.as_slice() } else { &[] };
+        // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
+        let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
+        let writable = full.iter().filter_map(|&socket| self.fd(socket));
+        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
+        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
+    }
+
+    /// All addresses that are listened on.
+    pub(super) fn own_addresses(&self) -> Vec<IpAddr> {
+        self.listeners.iter().map(|listener| listener.address().ip()).collect()
+    }
+
     /// The socket of a number in `full`.
     fn fd(&self, socket: usize) -> Option<BorrowedFd<'_>> {
         let path = || self.paths.get(socket.checked_sub(self.listeners.len())?).map(Socket::as_fd);
@@ -432,14 +454,7 @@ impl Link for UdpLink {
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        let readable =
-            self.listeners.iter().map(Listener::reading).chain(self.wake.iter().map(|wake| wake.as_fd()));
-        let full = if room { self.full.as_slice() } else { &[] };
-        // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
-        let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
-        let writable = full.iter().filter_map(|&socket| self.fd(socket));
-        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
-        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
+        self.wait_beside(Vec::new(), timeout_ns, room)
     }
 
     fn set_clock(&mut self, clock: Clock) {
@@ -455,8 +470,7 @@ impl Link for UdpLink {
     }
 
     fn mtu(&self) -> Option<u16> {
-        let own: Vec<IpAddr> = self.listeners.iter().map(|listener| listener.address().ip()).collect();
-        Some(mtu_of(&own)?.clamp(MTU_LEAST.into(), MTU_MOST.into()) as u16)
+        Some(mtu_of(&self.own_addresses())?.clamp(MTU_LEAST.into(), MTU_MOST.into()) as u16)
     }
 
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
@@ -481,6 +495,6 @@ impl Link for UdpLink {
         if self.config.further.is_empty() {
             return Vec::new();
         }
-        self.listeners.iter().map(|listener| listener.address().ip()).collect()
+        self.own_addresses()
     }
 }

@@ -21,7 +21,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn on(ip: &str) -> UdpConfig {
+pub(super) fn on(ip: &str) -> UdpConfig {
     let mut config = UdpConfig::new(SocketAddr::new(ip.parse().expect("literal"), 0));
     config.data_sockets = 4;
     config
@@ -43,7 +43,7 @@ fn numbered(length: usize, seed: usize) -> Bytes {
     (0..length).map(|i| ((i * 31 + seed * 7) >> 3) as u8).collect()
 }
 
-fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
+pub(super) fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
     Burst {
         to,
         origin: Origin::Path(path),
@@ -54,10 +54,15 @@ fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> B
     }
 }
 
-type Arrival = (SocketAddr, u8, Vec<u8>);
+pub(super) type Arrival = (SocketAddr, u8, Vec<u8>);
 
 /// All of `bursts` from one link to another, and what arrived, until `count` have or ten seconds are over.
-fn carry(from: &mut impl Link, to: &mut impl Link, bursts: &[Burst], count: usize) -> Vec<Arrival> {
+pub(super) fn carry(
+    from: &mut impl Link,
+    to: &mut impl Link,
+    bursts: &[Burst],
+    count: usize,
+) -> Vec<Arrival> {
     let mut batch: VecDeque<Burst> = bursts.iter().cloned().collect();
     let mut got = Vec::new();
     let end = now() + Duration::from_secs(10);
@@ -78,7 +83,7 @@ fn carry(from: &mut impl Link, to: &mut impl Link, bursts: &[Burst], count: usiz
 }
 
 /// What `bursts` of one link come to, in order for each source port.
-fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
+pub(super) fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     let (own, ports) = (link.local_address(), link.data_ports());
     let mut all = Vec::new();
     for burst in bursts {
@@ -94,7 +99,7 @@ fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     all
 }
 
-fn by_port(mut got: Vec<Arrival>) -> Vec<Arrival> {
+pub(super) fn by_port(mut got: Vec<Arrival>) -> Vec<Arrival> {
     got.sort_by_key(|(source, ..)| source.port());
     got
 }
@@ -314,35 +319,61 @@ fn raw_reception_sees_only_its_own_address_and_port() {
     }
 }
 
-/// Two namespaces and a veth pair, removed with it.
-struct Namespaces([String; 2]);
+/// Runs `ip` with each of these words, as long as it succeeds; else says that a test is skipped.
+fn ip(lines: &[String]) -> bool {
+    lines.iter().all(|line| {
+        let done = Command::new("ip").args(line.split(' ')).output();
+        let done = done.is_ok_and(|output| output.status.success());
+        if !done {
+            skip(&format!("network namespaces: `ip {line}` failed; they need root and iproute2"));
+        }
+        done
+    })
+}
+
+/// Two namespaces and a veth pair, or a third between them, removed with it.
+pub(super) struct Namespaces(Vec<String>);
 
 impl Namespaces {
-    const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
+    pub(super) const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
 
-    fn new(tag: &str) -> Option<Self> {
+    pub(super) fn new(tag: &str) -> Option<Self> {
         let names = [0, 1].map(|i| format!("twl{}{tag}{i}", std::process::id()));
-        let made = Self(names);
-        let [a, b] = &made.0;
+        let [a, b] = &names;
+        let made = Self(names.to_vec());
         let mut lines = vec![
             format!("netns add {a}"),
             format!("netns add {b}"),
             format!("link add eth0 netns {a} type veth peer name eth0 netns {b}"),
         ];
-        for (name, [v4, v6]) in made.0.iter().zip(Self::ADDRESSES) {
-            lines.push(format!("-n {name} addr add {v4}/24 dev eth0"));
-            lines.push(format!("-n {name} addr add {v6}/64 dev eth0 nodad"));
-            lines.push(format!("-n {name} link set lo up"));
-            lines.push(format!("-n {name} link set eth0 up"));
+        lines.extend(made.addressing());
+        ip(&lines).then_some(made)
+    }
+
+    fn addressing(&self) -> Vec<String> {
+        let each = self.0.iter().zip(Self::ADDRESSES).flat_map(|(name, [v4, v6])| {
+            [
+                format!("-n {name} addr add {v4}/24 dev eth0"),
+                format!("-n {name} addr add {v6}/64 dev eth0 nodad"),
+                format!("-n {name} link set lo up"),
+                format!("-n {name} link set eth0 up"),
+            ]
+        });
+        each.collect()
+    }
+
+    /// The same with a third between them, number 2, whose interfaces are `port0` and `port1`.
+    pub(super) fn with_middle(tag: &str) -> Option<Self> {
+        let mut made = Self::new(tag)?;
+        let middle = format!("{}m", made.0[0]);
+        made.0.push(middle.clone());
+        let mut lines = vec![format!("netns add {middle}"), format!("-n {} link del eth0", made.0[0])];
+        for (end, name) in made.0.iter().take(2).enumerate() {
+            lines.push(format!("-n {name} link add eth0 type veth peer name port{end} netns {middle}"));
+            lines.push(format!("-n {middle} link set port{end} up"));
         }
-        for line in lines {
-            let done = Command::new("ip").args(line.split(' ')).output();
-            if !done.is_ok_and(|output| output.status.success()) {
-                skip(&format!("network namespaces: `ip {line}` failed; they need root and iproute2"));
-                return None;
-            }
-        }
-        Some(made)
+        lines.extend(made.addressing());
+        ip(&lines).then_some(made)
     }
 
     /// Runs a program in one of them.
@@ -351,17 +382,31 @@ impl Namespaces {
         Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
     }
 
-    fn open(&self, end: usize, family: usize, change: impl FnOnce(&mut UdpConfig) + Send) -> UdpLink {
+    /// What a program says in one of them.
+    pub(super) fn output(&self, end: usize, words: &str) -> String {
+        let line = format!("netns exec {} {words}", self.0[end]);
+        let output = Command::new("ip").args(line.split(' ')).output().expect("ip runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Does something in one of them, on a thread of its own.
+    pub(super) fn within<T: Send>(&self, end: usize, run: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}", self.0[end]);
         std::thread::scope(|scope| {
-            let opening = scope.spawn(move || {
+            let running = scope.spawn(move || {
                 let namespace = std::fs::File::open(path).expect("exists");
                 nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("enters");
-                let mut config = on(Self::ADDRESSES[end][family]);
-                change(&mut config);
-                UdpLink::open(config).expect("opens")
+                run()
             });
-            opening.join().expect("opens")
+            running.join().expect("runs")
+        })
+    }
+
+    fn open(&self, end: usize, family: usize, change: impl FnOnce(&mut UdpConfig) + Send) -> UdpLink {
+        self.within(end, || {
+            let mut config = on(Self::ADDRESSES[end][family]);
+            change(&mut config);
+            UdpLink::open(config).expect("opens")
         })
     }
 }
@@ -411,7 +456,7 @@ fn a_full_socket_keeps_what_found_no_room_in_order() {
     }
 }
 
-fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
+pub(super) fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
     let most = if to.is_ipv4() { 1_472 } else { 1_452 };
     mixed(to)
         .into_iter()

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
-use trimwire_agent::driver::{Checksums, Link as _, Receive, UdpConfig, UdpLink};
+use trimwire_agent::driver::{Carrier, Checksums, HostLink, Link as _, Receive, UdpConfig};
 
 pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
@@ -47,7 +47,7 @@ pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> P
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Socket {
     /// One a channel.
-    pub(super) links: Mutex<Option<Vec<UdpLink>>>,
+    pub(super) links: Mutex<Option<Vec<HostLink>>>,
     pub(super) channels: u16,
     pub(super) address: SocketAddr,
     pub(super) addresses: Vec<IpAddr>,
@@ -89,7 +89,7 @@ impl Socket {
         let config = UdpConfig::on(&addresses, port)
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
         let config = UdpConfig { data_sockets: paths, receive, checksums, ..config };
-        let links = UdpLink::open_channels(&config, channels).map_err(failed)?;
+        let links = HostLink::open_channels(&config, channels, Carrier::Sockets).map_err(failed)?;
         let link = links.first().ok_or_else(|| failed("no link"))?;
         let (address, mtu) = (link.local_address(), link.mtu());
         Ok(Self { links: Mutex::new(Some(links)), channels, address, addresses, mtu })
