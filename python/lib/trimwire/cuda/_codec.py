@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -70,6 +71,15 @@ class _Plan:
         """The tensors to work on from now on, in the order of the current stream; a captured graph works on those of its replay."""
         self._bound.bind(tensors)
 
+    @contextmanager
+    def _placeholders(self) -> Iterator[None]:
+        """Tensors to work on that live until kernels are over."""
+        tensors = [torch.zeros(length, dtype=self.dtype, device=self.device) for length in self.layout.lengths]
+        self.bind(tensors)
+        yield
+        torch.cuda.synchronize(self.device)
+        del tensors
+
 
 class Encoder(_Plan):
     """Encodes tensors of given lengths (in coordinates) and one type into packets of codec rht, bit for bit as the host does.
@@ -123,9 +133,8 @@ class Encoder(_Plan):
     def compile(self) -> None:
         """Has the kernels compiled, which takes a minute where they are not kept on disk: before others wait for packets. Forgets what was encoded, and the tensors."""
         if not interpreted():
-            self.bind([torch.zeros(length, dtype=self.dtype, device=self.device) for length in self.layout.lengths])
-            self.run()
-            torch.cuda.synchronize(self.device)
+            with self._placeholders():
+                self.run()
 
     def follow_figures(self) -> None:
         """Takes the upper median of the figures of the last run for `important_from` of the next one, on the device (docs/reference/wire-format.md, §7)."""
@@ -187,10 +196,9 @@ class Decoder(_Plan):
     def compile(self) -> None:
         """As the encoder's; forgets the tensors."""
         if not interpreted():
-            self.bind([torch.zeros(length, dtype=self.dtype, device=self.device) for length in self.layout.lengths])
-            for accumulate in (False, True):
-                self.run(accumulate=accumulate)
-            torch.cuda.synchronize(self.device)
+            with self._placeholders():
+                for accumulate in (False, True):
+                    self.run(accumulate=accumulate)
 
     def run(self, rows: range | None = None, *, accumulate: bool = False) -> None:
         """The kernels alone, one for each length of rows, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""

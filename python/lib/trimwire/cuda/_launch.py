@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 import triton
@@ -40,6 +41,7 @@ def tables(device: torch.device) -> dict[str, torch.Tensor]:
     inverses, stretches = _quantise.last_zone()
 
     def there(array: npt.NDArray[Any]) -> torch.Tensor:
+        # The host waits for such a copy, so that a plan of any other stream may read it.
         return torch.from_numpy(array).to(device)
 
     return {
@@ -52,7 +54,7 @@ def tables(device: torch.device) -> dict[str, torch.Tensor]:
         "distortions": there(_quantise.distortions()),
         "checks": there(_header.check_table()),
         # A word for each thread.
-        "zeros": torch.zeros(1 << MOST_ROW_LOG2 - 6, dtype=torch.int32, device=device),
+        "zeros": there(np.zeros(1 << MOST_ROW_LOG2 - 6, dtype=np.int32)),
     }
 
 

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams, events and pinned memory of `trimwire.cuda` on a GPU that is not there (`fake_gpu`): every access is ordered, and every wait is needed for that.
+
+    TRITON_INTERPRET=1 python -m pytest python/tests/test_cuda_races.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import trimwire
+from kernels import INTERPRETED, skip_unless_they_run
+
+skip_unless_they_run()
+if not INTERPRETED:
+    pytest.skip("the GPU that is not there needs Triton's interpreter (TRITON_INTERPRET=1)", allow_module_level=True)
+
+import torch
+from fake_gpu import Collectives, FakeGpu
+from test_cuda_collectives import group_of
+
+import trimwire.cuda
+from trimwire.cuda import _desk
+
+
+def buckets(gpu: FakeGpu) -> None:
+    """Two messages out of one buffer into one inbox, as a training loop has them."""
+    lengths = [40, 40]
+    outbox = trimwire.cuda.Outbox(lengths, buffers=1)
+    inbox = trimwire.cuda.Inbox(lengths)
+    gradients = [torch.zeros(length, device="cuda") for length in lengths]
+    for message in (1, 2):
+        for gradient in gradients:
+            gradient.add_(1.0)
+        sent = outbox.encode(gradients, seed=5, message=message)
+        # Backward goes on with the same memory.
+        for gradient in gradients:
+            gradient.mul_(2.0)
+        inbox.clear()
+        for index, packet in enumerate(sent.packets()):
+            assert packet[7] == message
+            inbox.put(index, packet)
+        results = [torch.empty(length, device="cuda") for length in lengths]
+        inbox.decode(results, seed=5, message=message)
+        assert all(np.allclose(result.tolist(), (1.0, 3.0)[message - 1], rtol=1e-4) for result in results)
+
+
+def finished(works: list[trimwire.Work]) -> None:
+    for work in works:
+        work.wait(120)
+
+
+def all_reduce(gpu: FakeGpu) -> None:
+    """Two steps at the same desks: the second adds up what the first has left."""
+    with group_of(2) as groups:
+        ranks = [Collectives(gpu, group) for group in groups]
+        tensors = [torch.full((120,), 1.0 + rank, device="cuda") for rank in range(2)]
+        for step in range(2):
+            finished([rank.all_reduce(tensor, planes=10) for rank, tensor in zip(ranks, tensors, strict=True)])
+            assert all(np.allclose(tensor.tolist(), 3.0 * 2**step, rtol=1e-4) for tensor in tensors)
+
+
+def other_operations(gpu: FakeGpu) -> None:
+    with group_of(2) as groups:
+        ranks = [Collectives(gpu, group) for group in groups]
+        tensors, shards = [torch.full((120,), 2.0, device="cuda") for _ in ranks], [torch.empty(60, device="cuda") for _ in ranks]
+        finished([rank.all_reduce(tensor, consistent=True, average=True) for rank, tensor in zip(ranks, tensors, strict=True)])
+        finished([rank.reduce_scatter(tensor, shard) for rank, tensor, shard in zip(ranks, tensors, shards, strict=True)])
+        for tensor in tensors:
+            tensor.zero_()
+        finished([rank.all_gather(shard, tensor) for rank, tensor, shard in zip(ranks, tensors, shards, strict=True)])
+        assert all(np.allclose(tensor.tolist(), 4.0, rtol=1e-3) for tensor in tensors)
+
+
+def a_failure(gpu: FakeGpu) -> None:
+    """A launch that fails behind others: who is told of it may do to tensors what he likes."""
+    with group_of(2) as groups:
+        ranks = [Collectives(gpu, group) for group in groups]
+        tensors = [torch.full((120,), 1.0, device="cuda") for _ in ranks]
+        finished([rank.all_reduce(tensor) for rank, tensor in zip(ranks, tensors, strict=True)])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_desk.Outgoing, "send", lambda outgoing, rows: 1 / 0)
+            for work in [rank.all_reduce(tensor) for rank, tensor in zip(ranks, tensors, strict=True)]:
+                with pytest.raises(trimwire.TransportError):
+                    work.wait(120)
+            for tensor in tensors:
+                tensor.zero_()
+
+
+def judged(scenario: Callable[[FakeGpu], None], dropped: str | None = None) -> FakeGpu:
+    gpu = FakeGpu(dropped)
+    with gpu.installed():
+        scenario(gpu)
+    return gpu
+
+
+#: Waits that no access needs: kernels are to be ready, and errors to be said, when `compile` returns.
+UNNEEDED = {"_placeholders"}
+
+
+@pytest.mark.parametrize("scenario", [buckets, all_reduce, a_failure])
+def test_all_accesses_are_ordered_and_without_any_one_of_the_waits_they_are_not(scenario: Callable[[FakeGpu], None]) -> None:
+    gpu = judged(scenario)
+    assert gpu.races == []
+    needed = sorted(wait for wait in gpu.waits if not any(f"({name})" in wait for name in UNNEEDED))
+    assert len(needed) >= 2
+    for wait in needed:
+        assert judged(scenario, dropped=wait).races, f"nothing is found without {wait}"
+
+
+def test_consistent_sums_shards_and_gathered_tensors_are_ordered() -> None:
+    gpu = judged(other_operations)
+    assert gpu.races == [] and gpu.counts["launches"] > 0
+
+
+def test_plans_of_two_streams_share_nothing_that_is_not_there_yet() -> None:
+    def plans(gpu: FakeGpu) -> None:
+        # A row of 2^11: the shortest that all tables are read for.
+        for stream in (torch.cuda.Stream(), torch.cuda.Stream()):
+            with torch.cuda.stream(stream):
+                trimwire.cuda.Encoder([2_048]).encode([torch.zeros(2_048, device="cuda")])
+
+    assert judged(plans).races == []
+
+
+def planted(order: str) -> list[str]:
+    """Two streams, and the host's pinned memory, with what orders them, or not."""
+
+    def scenario(gpu: FakeGpu) -> None:
+        first, second = torch.cuda.Stream(), torch.cuda.Stream()
+        pinned = torch.zeros(8, pin_memory=True)
+        with torch.cuda.stream(first):
+            tensor = torch.zeros(8, device="cuda")
+            event = first.record_event()
+            if order == "an event too early":
+                tensor.add_(1.0)
+        if order != "nothing":
+            second.wait_event(event)
+        with torch.cuda.stream(second):
+            if order == "other bytes":
+                with torch.cuda.stream(first):
+                    tensor[:4].add_(1.0)
+                tensor[4:].add_(1.0)
+            pinned.copy_(tensor if order != "other bytes" else tensor[4:].repeat(2), non_blocking=True)
+            copied = second.record_event()
+        if order != "the host is early":
+            copied.synchronize()
+        pinned[3].item()
+        if order == "memory that is freed":
+            with torch.cuda.stream(second):
+                tensor.mul_(2.0)
+            del tensor
+
+            # Torch gives it to who asks next on the first stream.
+            torch.zeros(8, device="cuda")
+
+    return judged(scenario).races
+
+
+@pytest.mark.parametrize("order", ["an event", "other bytes"])
+def test_what_is_ordered_or_apart_is_no_race(order: str) -> None:
+    assert planted(order) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ("nothing", "stream 2: copy_ .* is not behind stream 1, which wrote byte 0 of what .*test_cuda_races.py.* made: zeros at"),
+        ("an event too early", "stream 2: copy_ .* is not behind stream 1, which wrote byte 0 of .*: add_ at"),
+        ("the host is early", "thread MainThread: .* is not behind stream 2, which wrote byte 12 of .*: copy_ at"),
+        ("memory that is freed", "stream 1: gets back memory that nobody has is not behind stream 2, which wrote byte 0 of .*: mul_ at"),
+    ],
+)
+def test_a_planted_race_is_found_and_said_where(order: str, text: str) -> None:
+    races = planted(order)
+    assert any(re.search(text, race) for race in races), races
