@@ -90,16 +90,16 @@ impl HostLink {
                     Ok(card) => {
                         let (text, native) = card.describe();
                         if native {
-                            tracing::info!("{text}")
+                            tracing::info!("{text}");
                         } else {
-                            tracing::warn!("{text}")
+                            tracing::warn!("{text}");
                         }
                         if let Some(slot) = link.cards.get_mut(place) {
                             *slot = Some(card);
                         }
                     }
                     Err(error) => {
-                        tracing::warn!("no AF_XDP at {}, but sockets: {error}", link.sockets.local_address())
+                        tracing::warn!("no AF_XDP at {}, but sockets: {error}", link.sockets.local_address());
                     }
                 }
             }

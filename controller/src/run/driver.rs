@@ -367,7 +367,8 @@ pub(super) fn tell_ports(
             let element = Element::Port(wanted.name.clone(), port);
             if !is_trunk(wanted, port) {
                 continue;
-            } else if is_usable {
+            }
+            if is_usable {
                 faults.well(now, &element);
             } else {
                 faults.failed(now, element, reason.to_owned());

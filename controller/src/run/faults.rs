@@ -286,7 +286,7 @@ impl Faults {
     pub(super) fn avoid(&self) -> Avoid {
         let drained = self.drained.keys().chain(self.replaced.keys()).cloned().collect();
         let switches = self.emptied().map(|(name, _)| name.clone()).collect();
-        let mut avoid = Avoid { drained, switches, ..Avoid::default() };
+        let mut avoid = Avoid { switches, drained, ..Avoid::default() };
         for (element, _) in self.elements.iter().filter(|(_, health)| health.is_out) {
             match element {
                 Element::Switch(name) => drop(avoid.switches.insert(name.clone())),
@@ -494,8 +494,8 @@ mod tests {
         faults.avoid().switches.into_iter().collect()
     }
 
-    fn lacks() -> Option<String> {
-        Some("it has no routes".to_owned())
+    fn lacks() -> String {
+        "it has no routes".to_owned()
     }
 
     #[test]
@@ -504,7 +504,7 @@ mod tests {
         take(&mut faults, &FABRIC);
         for name in FABRIC {
             assert!(faults.asks(name), "{name}");
-            faults.looked(name, lacks().filter(|_| name == "spine1"));
+            faults.looked(name, (name == "spine1").then(lacks));
         }
         assert_eq!((out(&faults), faults.unheard.len()), (vec!["spine1".to_owned()], 0));
         let told: Vec<String> = faults.told().iter().map(ToString::to_string).collect();
@@ -518,7 +518,7 @@ mod tests {
         let mut faults = Faults::default();
         take(&mut faults, &FABRIC);
         for name in FABRIC {
-            faults.looked(name, lacks());
+            faults.looked(name, Some(lacks()));
         }
         // One by one in place: nobody's routes change for that.
         for name in FABRIC {
@@ -532,7 +532,7 @@ mod tests {
         let mut faults = Faults::default();
         take(&mut faults, &FABRIC);
         for name in FABRIC {
-            faults.looked(name, lacks().filter(|_| name == "spine1"));
+            faults.looked(name, (name == "spine1").then(lacks));
         }
         let spine1 = Element::Switch("spine1".to_owned());
         faults.failed(0, spine1.clone(), "refused".to_owned());
@@ -553,11 +553,11 @@ mod tests {
         faults.leads(true);
         assert_eq!(FABRIC.map(|name| faults.asks(name)), [true, true, true, false], "spine2 is dead");
         ["leaf1", "leaf2"].iter().for_each(|name| faults.looked(name, None));
-        faults.looked("spine1", lacks());
+        faults.looked("spine1", Some(lacks()));
         assert_eq!(out(&faults), ["spine1", "spine2"]);
         take(&mut faults, &["leaf1", "leaf2", "spine1", "spine2", "spine3"]);
         assert_eq!((faults.awaited(), faults.asks("spine3")), (1, true));
-        faults.looked("spine3", lacks());
+        faults.looked("spine3", Some(lacks()));
         assert_eq!(out(&faults), ["spine1", "spine2", "spine3"]);
     }
 }

@@ -63,18 +63,18 @@ impl Interfaces {
 
     fn set(&self, name: &str, status: &str) {
         let mut state = self.state();
-        state.interfaces.get_mut(name).unwrap().1 = status.to_owned();
+        status.clone_into(&mut state.interfaces.get_mut(name).unwrap().1);
         let value = Value::StringVal(status.to_owned());
         for (_, path, listener) in state.listeners.iter().filter(|(listened, ..)| listened == name) {
-            let _ = listener.send(update(path, value.clone()));
+            let _ = listener.send(Ok(update(path, value.clone())));
         }
     }
 }
 
-fn update(path: &Path, value: Value) -> Answer {
+fn update(path: &Path, value: Value) -> SubscribeResponse {
     let update = Update { path: Some(path.clone()), val: Some(TypedValue { value: Some(value) }) };
     let notification = Notification { timestamp: 1, update: vec![update], ..Notification::default() };
-    Ok(SubscribeResponse { response: Some(Told::Update(notification)) })
+    SubscribeResponse { response: Some(Told::Update(notification)) }
 }
 
 fn named(path: &Path, name: &str) -> Path {
@@ -112,7 +112,7 @@ impl GNmi for Interfaces {
             match (list.mode(), words.as_slice()) {
                 (Mode::Once, ["interfaces", "interface", "state", "ifindex"]) if name == "*" => {
                     for (name, (number, _)) in &state.interfaces {
-                        let _ = answers.send(update(&named(&path, name), Value::UintVal(*number)));
+                        let _ = answers.send(Ok(update(&named(&path, name), Value::UintVal(*number))));
                     }
                     let _ = answers.send(sync());
                 }
@@ -120,7 +120,7 @@ impl GNmi for Interfaces {
                     if is_on_change && state.interfaces.contains_key(&name) =>
                 {
                     let status = state.interfaces[&name].1.clone();
-                    let _ = answers.send(update(&path, Value::StringVal(status)));
+                    let _ = answers.send(Ok(update(&path, Value::StringVal(status))));
                     state.listeners.push((name, path, answers.clone()));
                 }
                 _ => {

@@ -235,7 +235,15 @@ fn who_looks_every_eight_seconds_misses_no_peak() {
     // Packets that are in the queue together, at the end of a window, and each alone in others; then a long silence, and the clock's 32
     // bits of microseconds wrap round.
     let wrap = (1 << 32) * 1_000;
-    let bursts = [(0, 1), (WINDOW_NS - 50_000, 3), (WINDOW_NS + 1_000, 2), (2 * WINDOW_NS, 1), (5 * WINDOW_NS, 2), (wrap - 9_000, 4), (wrap, 1)];
+    let bursts = [
+        (0, 1),
+        (WINDOW_NS - 50_000, 3),
+        (WINDOW_NS + 1_000, 2),
+        (2 * WINDOW_NS, 1),
+        (5 * WINDOW_NS, 2),
+        (wrap - 9_000, 4),
+        (wrap, 1),
+    ];
     let expected = [[1, 0], [3, 0], [2, 3], [1, 2], [2, 0], [4, 0], [1, 4]];
     for ((at, burst), [now, before]) in bursts.into_iter().zip(expected) {
         let entered: Vec<Enqueue> =

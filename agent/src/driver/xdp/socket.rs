@@ -239,7 +239,7 @@ pub(super) struct Socket {
     rx: Ring<libc::xdp_desc>,
     tx: Ring<libc::xdp_desc>,
     completion: Ring<u64>,
-    socket: OwnedFd,
+    fd: OwnedFd,
     memory: Mapping,
     /// Where frames to send from begin that are here.
     free: Vec<u64>,
@@ -294,7 +294,7 @@ impl Socket {
         // SAFETY: plain numbers.
         let options: libc::xdp_options = unsafe { read(&socket, XDP_OPTIONS)? };
         let zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY != 0;
-        Ok(Self { fill, rx, tx, completion, socket, memory, free, zero_copy })
+        Ok(Self { fill, rx, tx, completion, fd: socket, memory, free, zero_copy })
     }
 
     /// Whether the card reads and writes the frames itself.
@@ -349,7 +349,7 @@ impl Socket {
     /// Has the kernel take frames from the fill ring; only cards without a copy ask for it.
     fn wake_receiving(&self) {
         // SAFETY: nothing is written: there is no buffer.
-        unsafe { libc::recv(self.socket.as_raw_fd(), null_mut(), 0, libc::MSG_DONTWAIT) };
+        unsafe { libc::recv(self.fd.as_raw_fd(), null_mut(), 0, libc::MSG_DONTWAIT) };
     }
 
     /// Takes back frames that have left.
@@ -395,7 +395,7 @@ impl Socket {
             }
             // SAFETY: nothing is read: there is no buffer and no address.
             let outcome = unsafe {
-                libc::sendto(self.socket.as_raw_fd(), null_mut(), 0, libc::MSG_DONTWAIT, null_mut(), 0)
+                libc::sendto(self.fd.as_raw_fd(), null_mut(), 0, libc::MSG_DONTWAIT, null_mut(), 0)
             };
             if outcome < 0 {
                 let error = io::Error::last_os_error();
@@ -418,13 +418,13 @@ impl Socket {
     /// Frames that came and found no room.
     pub(super) fn overflowed(&self) -> u64 {
         // SAFETY: plain numbers. Kernels that know fewer leave the rest zero.
-        let found = unsafe { read::<libc::xdp_statistics>(&self.socket, XDP_STATISTICS) };
+        let found = unsafe { read::<libc::xdp_statistics>(&self.fd, XDP_STATISTICS) };
         found.map_or(0, |found| found.rx_dropped + found.rx_ring_full)
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.fd.as_fd()
     }
 }
