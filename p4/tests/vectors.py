@@ -488,7 +488,7 @@ def neighbours():
     hop, own = NEXT_HOPS[1], NEXT_HOPS[2]
     solicited, override = 1 << 30, 1 << 29
 
-    def check(name, sent, expect, port=3):
+    def check(name, sent, expect, port=2):
         case(name, [], sent, expect, UNROUTABLE if expect is None else admitted(0, port), port, ingress_port=port)
 
     known = DESTINATION[4]
@@ -503,7 +503,7 @@ def neighbours():
             check(where + what, sent, answer)
         check(where + "a request for an address behind the port that asks is not answered", arp(known, vlan=vlan), None, PORT)
         check(where + "a request for an unknown address is not answered", arp(ipv4("10.9.9.9"), vlan=vlan), None)
-    check("ARP: whom equal paths lead to is answered for", arp(CAPPED[4]), arp(SOURCE[4], CAPPED[4], operation=2, gateway=SENDER, mac=own, target=SENDER))
+    check("ARP: a request from another port is answered with another hop", arp(CAPPED[4]), arp(SOURCE[4], CAPPED[4], operation=2, gateway=SENDER, mac=own, target=SENDER), PORT)
     for what, fields in (("a reply", {"operation": 2}), ("a request of RARP", {"operation": 3}), ("a request of another medium", {"form": (6, 0x0800, 6, 4)}),
                          ("a request of another protocol", {"form": (1, 0x0806, 6, 4)}), ("a request with long addresses", {"form": (1, 0x0800, 8, 4)}),
                          ("a request with short addresses", {"form": (1, 0x0800, 6, 2)})):
@@ -541,7 +541,7 @@ def neighbours():
         ping = ask(known, kind=128, macs=(GATEWAY, SENDER))
         forwarded = with_bytes(ping, 0, hop + GATEWAY)
         hops = (18 if vlan else 14) + 7
-        case(where + "an echo request is forwarded", [], ping, with_bytes(forwarded, hops, b"\xfe"), admitted(0), ingress_port=3)
+        case(where + "an echo request is forwarded", [], ping, with_bytes(forwarded, hops, b"\xfe"), admitted(0), ingress_port=2)
         check(where + "a solicitation that ends in its target", ask()[:70], None)
 
 
