@@ -13,14 +13,7 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-const bit<16> ETHERTYPE_ARP = 0x0806;
-const bit<8> PROTOCOL_ICMPV6 = 58;
-
-// Ethernet, IPv4, lengths of 6 and 4 bytes, a request.
-const bit<64> ARP_REQUEST = 0x0001080006040001;
 const bit<16> ARP_REPLY = 2;
-
-const bit<8> NEIGHBOUR_SOLICITATION = 135;
 const bit<8> NEIGHBOUR_ADVERTISEMENT = 136;
 const bit<8> TARGET_MAC = 2;
 const bit<32> SOLICITED = 0x40000000;
@@ -30,58 +23,6 @@ const bit<16> ADVERTISEMENT_BYTES = 32;
 
 const bit<48> ALL_NODES_MAC = 0x333300000001;
 const bit<128> ALL_NODES = 0xff020000000000000000000000000001;
-
-// Behind Ethernet, one tag, and IPv6 without extension headers. Other kinds of ARP and of ICMPv6 are left alone.
-parser ParseQuestion(packet_in packet, inout headers_t hdr) {
-    state start {
-        transition select(hdr.ethernet.ether_type) {
-            ETHERTYPE_ARP: find_arp;
-            ETHERTYPE_IPV6: find_nd;
-            ETHERTYPE_VLAN: look_behind_tag;
-            default: accept;
-        }
-    }
-
-    state look_behind_tag {
-        transition select(hdr.vlan.ether_type) {
-            ETHERTYPE_ARP: find_arp;
-            ETHERTYPE_IPV6: find_nd;
-            default: accept;
-        }
-    }
-
-    state find_arp {
-        transition select(packet.lookahead<bit<64>>()) {
-            ARP_REQUEST: parse_arp;
-            default: accept;
-        }
-    }
-
-    state parse_arp {
-        packet.extract(hdr.arp);
-        transition accept;
-    }
-
-    // What has crossed a router is no neighbour's.
-    state find_nd {
-        transition select(hdr.ipv6.next_header, hdr.ipv6.hop_limit) {
-            (PROTOCOL_ICMPV6, 255): find_solicitation;
-            default: accept;
-        }
-    }
-
-    state find_solicitation {
-        transition select(packet.lookahead<bit<16>>()) {
-            NEIGHBOUR_SOLICITATION ++ 8w0: parse_nd;
-            default: accept;
-        }
-    }
-
-    state parse_nd {
-        packet.extract(hdr.nd);
-        transition accept;
-    }
-}
 
 // What a question becomes; `mac` is the answer, `asker` who asked. The answer goes out at the port that the question came from.
 control Answer(inout headers_t hdr, in bit<48> mac, in bit<48> asker) {

@@ -37,32 +37,35 @@ register<bit<32>>(QUEUE_SLOTS) peak;
 register<bit<32>>(QUEUE_SLOTS) peak_before;
 
 control OccupancyEnter(in bit<32> now_us, inout metadata_t meta) {
+    bit<32> bytes;
+    bit<32> last_us;
+    bit<32> most;
+
     @hidden
     action enter() {
-        bit<32> bytes;
         bit<32> sum;
-        bit<32> last_us;
-        bit<32> most;
-        bit<32> most_before;
         occupancy.read(bytes, meta.queue_slot);
         entered.read(sum, meta.queue_slot);
         entered_at.read(last_us, meta.queue_slot);
         peak.read(most, meta.queue_slot);
-        peak_before.read(most_before, meta.queue_slot);
         meta.entered_with = sum + meta.queued_bytes;
         bytes = bytes + meta.queued_bytes;
         occupancy.write(meta.queue_slot, bytes);
-        bit<9> windows = now_us[31:23] - last_us[31:23];
-        most_before = windows == 0 ? most_before : (windows == 1 ? most : 0);
-        most = windows == 0 && most > bytes ? most : bytes;
-        peak.write(meta.queue_slot, most);
-        peak_before.write(meta.queue_slot, most_before);
         entered.write(meta.queue_slot, meta.entered_with);
         entered_at.write(meta.queue_slot, now_us);
     }
 
+    // Nobody else touches the peaks, so that they need no action of their own.
     apply {
         enter();
+        if (now_us[31:23] != last_us[31:23]) {
+            bit<9> windows = now_us[31:23] - last_us[31:23];
+            peak_before.write(meta.queue_slot, windows == 1 ? most : 0);
+            most = 0;
+        }
+        if (bytes > most) {
+            peak.write(meta.queue_slot, bytes);
+        }
     }
 }
 

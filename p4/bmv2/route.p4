@@ -18,6 +18,8 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     // What the tables are asked for.
     bit<32>  ipv4_dst;
     bit<128> ipv6_dst;
+    // Who asks for a neighbour.
+    bit<48>  asker;
 
     // One selector for both tables: next hops do not depend on the address family.
     @id(0x11000001) @name(".Ingress.ecmp")
@@ -97,9 +99,6 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
-        bool is_question = hdr.arp.isValid() || hdr.nd.isValid();
-        bit<48> asker = hdr.ethernet.src_addr;
-
         // The addresses in 32 bits, for the hash.
         if (hdr.ipv4.isValid()) {
             meta.flow_src_addr = hdr.ipv4.src_addr;
@@ -131,27 +130,29 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         }
 
         // The address family that the packet can be routed by; none for what is not, or only claims to be, IP.
-        ipv4_dst = hdr.ipv4.dst_addr;
-        ipv6_dst = hdr.ipv6.dst_addr;
-        if (hdr.arp.isValid()) {
-            meta.ip_version = 4;
-            ipv4_dst = hdr.arp.target_addr;
-        } else if (hdr.ipv4.isValid()) {
+        if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5 && (hdr.ipv4.ihl == 5 || hdr.ipv4_options.isValid())
                 && hdr.ipv4.total_len >= ((bit<16>)hdr.ipv4.ihl << 2) && standard_metadata.checksum_error == 0) {
                 meta.ip_version = 4;
                 meta.hops_left = hdr.ipv4.ttl;
+                ipv4_dst = hdr.ipv4.dst_addr;
             }
         } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
             meta.ip_version = 6;
             meta.hops_left = hdr.ipv6.hop_limit;
+            ipv6_dst = hdr.ipv6.dst_addr;
             if (hdr.nd.isValid()) {
                 ipv6_dst = hdr.nd.target_addr;
+                asker = hdr.ethernet.src_addr;
             }
+        } else if (hdr.arp.isValid()) {
+            meta.ip_version = 4;
+            ipv4_dst = hdr.arp.target_addr;
+            asker = hdr.ethernet.src_addr;
         }
 
         // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
-        if (hdr.ethernet.dst_addr[40:40] == 0 || is_question) {
+        if (hdr.ethernet.dst_addr[40:40] == 0 || hdr.arp.isValid() || hdr.nd.isValid()) {
             // BMv2 has no default action for tables with a selector. Asking for a miss also makes p4c branch on hit
             // and miss instead of on the action: of two tables with one selector, BMv2 knows the members' actions by
             // one table's action numbers, does not find them in the other table, and ends.
@@ -166,7 +167,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             }
         }
 
-        if (is_question) {
+        if (hdr.arp.isValid() || hdr.nd.isValid()) {
             if (standard_metadata.egress_spec == standard_metadata.ingress_port) {
                 drop();
             } else if (standard_metadata.egress_spec != DROP_PORT) {

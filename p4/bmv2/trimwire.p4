@@ -46,7 +46,6 @@
 parser TrimwireParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
     ParseFrame() frame;
-    ParseQuestion() question;
 
     state start {
         transition select(standard_metadata.ingress_port) {
@@ -62,7 +61,6 @@ parser TrimwireParser(packet_in packet, out headers_t hdr, inout metadata_t meta
 
     state parse_frame {
         frame.apply(packet, hdr);
-        question.apply(packet, hdr);
         transition accept;
     }
 }

@@ -81,6 +81,12 @@ header l4_ports_t {
 }
 
 #ifdef TRIMWIRE_NEIGHBOURS
+const bit<16> ETHERTYPE_ARP = 0x0806;
+const bit<8> PROTOCOL_ICMPV6 = 58;
+// Ethernet, IPv4, lengths of 6 and 4 bytes, a request.
+const bit<64> ARP_REQUEST = 0x0001080006040001;
+const bit<8> NEIGHBOUR_SOLICITATION = 135;
+
 // RFC 826, of Ethernet and IPv4.
 header arp_t {
     bit<16> hardware;

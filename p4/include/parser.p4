@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ethernet, one VLAN tag, IPv4 with options, IPv6 with up to three extension headers, of layer 4 what the program uses, and of
-// VXLAN the inner Ethernet, IP and UDP headers.
+// Ethernet, one VLAN tag, IPv4 with options, IPv6 with up to three extension headers, of layer 4 what the program uses, of
+// VXLAN the inner Ethernet, IP and UDP headers, and questions for neighbours.
 //
 // Layer 4 of a fragment is not parsed, not even of the first one: its later brothers have no ports, and all of them
 // should take the same path; and a cut fragment would leave a hole that reassembly never fills. A packet without a
@@ -20,6 +20,7 @@ parser ParseFrame(packet_in packet, inout headers_t hdr) {
             ETHERTYPE_VLAN: parse_vlan;
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: find_arp;
             default: accept;
         }
     }
@@ -29,6 +30,7 @@ parser ParseFrame(packet_in packet, inout headers_t hdr) {
         transition select(hdr.vlan.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: find_arp;
             default: accept;
         }
     }
@@ -66,8 +68,35 @@ parser ParseFrame(packet_in packet, inout headers_t hdr) {
             PROTOCOL_HOP_BY_HOP: find_ipv6_extension1;
             PROTOCOL_ROUTING: find_ipv6_extension1;
             PROTOCOL_DESTINATION: find_ipv6_extension1;
+            PROTOCOL_ICMPV6: find_nd;
             default: accept;
         }
+    }
+
+    // Other kinds of ARP and of ICMPv6 are left alone.
+    state find_arp {
+        transition select(packet.lookahead<bit<64>>()) {
+            ARP_REQUEST: parse_arp;
+            default: accept;
+        }
+    }
+
+    state parse_arp {
+        packet.extract(hdr.arp);
+        transition accept;
+    }
+
+    // What has crossed a router is no neighbour's.
+    state find_nd {
+        transition select(hdr.ipv6.hop_limit, packet.lookahead<bit<16>>()) {
+            (255, NEIGHBOUR_SOLICITATION ++ 8w0): parse_nd;
+            default: accept;
+        }
+    }
+
+    state parse_nd {
+        packet.extract(hdr.nd);
+        transition accept;
     }
 
     // What is longer than 128 bytes is left alone, and so is what comes behind the third.
