@@ -9,6 +9,7 @@ use serde::Serialize;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::entity::{self, EntityError, EntityKey, Purpose};
 use trimwire_p4runtime::p4info::{Index, Named, TableRef};
+use trimwire_p4runtime::v1::action_profile_group::Member;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
@@ -384,13 +385,27 @@ fn cap_text(action: &str, parameter: &str, value: &[u8]) -> Option<String> {
 fn same(wanted: &Entity, found: &Entity) -> bool {
     match (&wanted.entity, &found.entity) {
         (Some(Kind::ActionProfileGroup(wanted)), Some(Kind::ActionProfileGroup(found))) => {
-            wanted.members == found.members
+            wanted.members == found.members || is_told_with_one_watch(&wanted.members, &found.members)
         }
         (Some(Kind::MeterEntry(wanted)), Some(Kind::MeterEntry(found))) => {
             wanted.config.zip(found.config).is_some_and(|(wanted, found)| same_meter(wanted, found))
         }
         _ => wanted == found,
     }
+}
+
+/// BMv2 keeps the port that each member watches, and tells one member's for all of them (simple_switch_grpc 1.15.5 with its PI;
+/// `action_profile_group_read`). Writing them again would not change what it tells.
+fn is_told_with_one_watch(wanted: &[Member], found: &[Member]) -> bool {
+    let Some(one) = found.first().and_then(|member| member.watch_kind.as_ref()) else { return false };
+    let watches = |member: &Member| member.watch_kind.as_ref() == Some(one);
+    let is_alike = |(wanted, found): (&Member, &Member)| {
+        (wanted.member_id, wanted.weight) == (found.member_id, found.weight)
+    };
+    wanted.len() == found.len()
+        && wanted.iter().zip(found).all(is_alike)
+        && found.iter().all(watches)
+        && wanted.iter().any(watches)
 }
 
 /// Meters keep rates and bursts as a mantissa and an exponent, and the SDE tells what was made of them: a 64th to either side is the same.

@@ -59,6 +59,41 @@ fn references_hold(switch: &Actual) -> bool {
     })
 }
 
+/// As simple_switch_grpc tells groups: every member with the port that one of them watches.
+#[test]
+fn a_group_told_with_one_members_port_for_all_is_in_place_and_one_with_a_foreign_port_is_not() {
+    use trimwire_p4runtime::v1::action_profile_group::member::WatchKind;
+
+    let artifacts = Artifacts::embedded().unwrap();
+    let index = artifacts.index();
+    let wanted = wanted(LEAF_SPINE, &artifacts);
+    let told = |change: &dyn Fn(&mut Vec<Member>)| {
+        let mut actual: Actual =
+            wanted.iter().map(|(key, wanted)| (key.clone(), wanted.entity.clone())).collect();
+        for entity in actual.values_mut() {
+            if let Some(Kind::ActionProfileGroup(group)) = &mut entity.entity {
+                change(&mut group.members);
+            }
+        }
+        let changes = difference(&wanted, &actual, index);
+        assert!(
+            changes.iter().all(|change| matches!(change.entity.entity, Some(Kind::ActionProfileGroup(_))))
+        );
+        changes.len()
+    };
+    let groups = told(&|members| members[0].weight += 1);
+    assert!(groups > 0);
+    let watch = |members: &mut Vec<Member>, port: WatchKind| {
+        members.iter_mut().for_each(|member| member.watch_kind = Some(port.clone()));
+    };
+    for which in [0, 1] {
+        assert_eq!(told(&|members| watch(members, members[which].watch_kind.clone().unwrap())), 0);
+    }
+    assert_eq!(told(&|members| watch(members, WatchKind::WatchPort(vec![77]))), groups);
+    assert_eq!(told(&|members| members[0].watch_kind = None), groups);
+    assert_eq!(told(&|members| drop(members.pop())), groups);
+}
+
 #[test]
 fn an_empty_switch_is_filled_without_a_dangling_reference_and_then_left_alone() {
     let artifacts = Artifacts::embedded().unwrap();
