@@ -299,6 +299,10 @@ def case(programs: Path, bmv2: str | None, name: str, seconds: float) -> dict[st
         }
 
 
+class Failed(Exception):
+    """A rank failed; with what was said last."""
+
+
 def all_reduce(fabric: Fabric, world: dict[str, str], words: list[str], during: Callable[[], None] = lambda: None) -> tuple[float, str]:
     """When rank 0 ended, and what it printed."""
     ranks = [fabric.start(f"rank of {host}", host, [str(fabric.programs / "trimwire-agent"), *words], {**world, "RANK": str(rank)}) for rank, host in enumerate(HOSTS)]
@@ -308,7 +312,7 @@ def all_reduce(fabric: Fabric, world: dict[str, str], words: list[str], during: 
     said += [rank.communicate(timeout=60)[0] for rank in ranks[1:]]
     if any(rank.returncode for rank in ranks):
         fabric.errors.seek(0)
-        sys.exit(f"a rank failed:\n{fabric.errors.read()[-2_000:]}")
+        raise Failed(fabric.errors.read()[-2_000:])
     return ended, said[0]
 
 
@@ -324,7 +328,12 @@ def main() -> None:
     print(f"{'case':18} {'probes lost':>14} {'longest gap':>12} {'p50':>9} {'p99':>9} {'worst':>9} {'missing':>8} {'trimmed':>8} {'repaired':>9}")
     for _ in range(arguments.rounds):
         for name in arguments.cases:
-            got = case(arguments.programs, arguments.bmv2, name, arguments.seconds)
+            try:
+                got = case(arguments.programs, arguments.bmv2, name, arguments.seconds)
+            except Failed as failed:
+                print(f"{name:18} a rank failed", flush=True)
+                print(failed, file=sys.stderr)
+                continue
             lost = f"{got['lost']:.0f} of {got['sent']:.0f}"
             times = "".join(f"{got[key] * 1e3:6.0f} ms " for key in ("p50", "p99", "worst"))
             print(f"{name:18} {lost:>14} {got['gap'] * 1e3:9.0f} ms {times} {got['missing']:8.2%} {got['trimmed']:8.2%} {got['repaired']:9.0f}", flush=True)
