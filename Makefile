@@ -32,7 +32,7 @@ test-torch: ## the same with PyTorch, its backend and its hook (some gigabytes; 
 test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of test; skipped loudly where nvidia-smi lists none)
 	python/test.sh gpu
 
-figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=NAME one, FIGURES_FLAGS=--list says which there are and what each takes; no part of test, which compares them)
+figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=NAME one, of examples/figures; docs/how-to/figures.md says what each takes; no part of test, which compares them)
 	$(CARGO) run --release --quiet -p trimwire -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
 
 # The programs that say what they take. Those that `test` has built are taken: with the features of these four alone all would be built anew.
