@@ -135,6 +135,12 @@ def test_hosts_of_other_sizes_are_refused() -> None:
     assert set(run(uneven, 3)) == {"local_size: 2, of 3 ranks in all; every host has to have as many"}
 
 
+def test_a_wrong_variable_is_told_of_before_there_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIMWIRE_PLANES", "99")
+    with pytest.raises(ValueError, match="planes.*99"):
+        TrimwireState()
+
+
 def doubles(rank: int, world: int) -> Any:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))

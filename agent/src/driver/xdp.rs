@@ -34,6 +34,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Queues that are read, of all channels together.
 const QUEUES_MOST: u32 = 64;
@@ -49,6 +50,9 @@ const SENDING_LEAST: u32 = 1;
 const BATCH: u32 = 64;
 /// Time between two looks at the interface.
 const LOOK_NS: u64 = 1_000_000_000;
+/// Waits for what is still held: a second in all.
+const BUSY_ATTEMPTS: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of the longest IP packet that fits.
 const MTU_MOST: usize = FRAME_MOST - ETHERNET;
 
@@ -183,7 +187,7 @@ pub(super) fn open(own: SocketAddr, channels: u16) -> Result<Vec<Result<Card, Xd
             sending: if of.is_empty() { SENDING } else { SENDING_LEAST },
             copy: attachment.mode == Mode::Generic,
         };
-        match Socket::open(&opening) {
+        match while_busy(|| Socket::open(&opening)) {
             Ok(socket) => {
                 bpf::set_socket(attachment.map.as_fd(), queue, socket.as_fd())
                     .map_err(refused("give a queue to an AF_XDP socket"))?;
@@ -207,16 +211,27 @@ pub(super) fn open(own: SocketAddr, channels: u16) -> Result<Vec<Result<Card, Xd
     Ok(cards.collect())
 }
 
+/// Tries until the kernel has let go of what a socket or program before this one held: it does so after these were closed, at its leisure.
+fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..BUSY_ATTEMPTS {
+        match attempt() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(BUSY_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    attempt()
+}
+
 /// Natively where the driver knows how.
 fn attach(index: u32, pick: &Pick) -> Result<Attachment, (&'static str, io::Error)> {
     let map = bpf::socket_map(pick.queues).map_err(|error| ("make a BPF map", error))?;
     let program =
         bpf::load(&program::program(pick, map.as_raw_fd())).map_err(|error| ("load a BPF program", error))?;
     let mut mode = Mode::Native;
-    let link = match bpf::attach(program.as_fd(), index, mode) {
+    let link = match while_busy(|| bpf::attach(program.as_fd(), index, mode)) {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
             mode = Mode::Generic;
-            bpf::attach(program.as_fd(), index, mode)
+            while_busy(|| bpf::attach(program.as_fd(), index, mode))
         }
         outcome => outcome,
     };

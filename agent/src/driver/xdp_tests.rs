@@ -112,6 +112,15 @@ fn until_marked(a: &mut impl Link, b: &mut impl Link) -> Vec<Vec<u8>> {
     panic!("nothing more comes: {got:?}");
 }
 
+/// The kernel takes a socket's rings back after it was closed.
+#[test]
+fn a_job_that_follows_another_at_once_has_afxdp_too() {
+    let Some(network) = network("again") else { return };
+    for _ in 0..50 {
+        drop(open(&network, 0, 0, Carrier::Xdp, |_| {}));
+    }
+}
+
 #[test]
 fn afxdp_and_sockets_understand_each_other_in_both_families() {
     let Some(network) = network("x") else { return };

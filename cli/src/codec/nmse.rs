@@ -33,7 +33,7 @@ Rotated codecs make coordinates nearly Gaussian; the other codecs do not.";
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct Options {
     /// Codec: rht or raw, or one of the papers' as figures: rht-paper, sign-magnitude, sq or sd. Theirs have
-    /// two planes: heads and the rest.
+    /// two planes: a bit of each coordinate, and the rest.
     #[arg(long, default_value_t = Scheme::Wire(Codec::Rht), value_parser = codec)]
     pub codec: Scheme,
     /// Share of packets to trim, 0 to 1.

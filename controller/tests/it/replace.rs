@@ -265,7 +265,7 @@ pub(crate) fn groups(model: &Model) -> usize {
         .count()
 }
 
-fn all_in_place(status: &Status) -> Result<(), String> {
+pub(crate) fn all_in_place(status: &Status) -> Result<(), String> {
     let in_place = status.switches.values().all(|switch| switch.in_place == Some(true));
     let is_over = status.replacing == Replacing::default() && status.faults.is_empty();
     if in_place && is_over { Ok(()) } else { Err(format!("{:?} {:?}", status.replacing, status.faults)) }

@@ -222,7 +222,7 @@ fn hint(error: &OperationError) -> &'static str {
         | Stalled { .. }
         | Unanswered { .. }
         | Aborted { reason: Reason::Lost | Reason::Stalled, .. } => {
-            " (if that rank runs: `trimwire-agent doctor --peer ITS_HOST` tells what the network lets through)"
+            " (if that rank runs, and has the same key: `trimwire-agent doctor --peer ITS_HOST` tells what the network lets through)"
         }
         Mismatch { .. } | Aborted { reason: Reason::Mismatch, .. } => {
             " (do all ranks pass tensors of one length, and have the same `channels`?)"

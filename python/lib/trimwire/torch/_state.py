@@ -36,12 +36,15 @@ class TrimwireState:
         options: how the group between hosts works; those of `trimwire.torch.options` by default.
 
     Raises:
-        ValueError: from the first backward pass, where `local_size` does not divide the number of ranks.
+        ValueError: an environment variable of `trimwire.torch.options` has a value that cannot be; and, from the first backward pass, where `local_size` does not divide the number of ranks.
     """
 
     def __init__(self, process_group: dist.ProcessGroup | None = None, *, local_size: int | None = None, warmup_steps: int = 0, fallback: bool = False, options: Options | None = None) -> None:
         self.process_group, self.warmup_steps, self.fallback = process_group, warmup_steps, fallback
         self.options = options
+        if options is None:
+            # A wrong variable is told of where the program begins, not in the first backward pass.
+            current()
         self._local_size = local_size
         #: Steps that have begun.
         self.step = 0
