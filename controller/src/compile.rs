@@ -17,10 +17,10 @@ use trimwire_p4runtime::entity::{EntityError, EntityKey, TableEntryBuilder};
 use trimwire_p4runtime::p4info::{Index, Named};
 use trimwire_p4runtime::v1::Entity;
 
-use crate::artifacts::Artifacts;
 use crate::model::{Fabric, Switch};
+use crate::program::Artifacts;
 use crate::topology::{Detours, SwitchRoutes, Topology};
-use crate::{program as names, target};
+use crate::{program::names, target};
 
 /// An entity and what it is for, in the fabric's words.
 #[derive(Debug, Clone, PartialEq)]

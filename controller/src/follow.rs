@@ -18,7 +18,6 @@ mod measure;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use self::advice::{Advised, Advisor, Terms};
 pub use self::measure::Measured;
 use self::measure::{Window, worst};
-use crate::ask::page;
 use crate::model::{End, Fabric, FollowSettings, Follows, PortPolicy, QueuePlan, QueuePolicy};
 use crate::sample::Sample;
 use crate::units;
@@ -483,12 +481,6 @@ pub fn measured(page: &str, ports: Option<&str>) -> Result<Measured, String> {
         return Err(format!("{}: load {} and burst {:?} are none", most.port, most.load, most.burst));
     }
     Ok(most)
-}
-
-/// The page of a `run`.
-pub async fn page_of(run: SocketAddr) -> Result<String, String> {
-    let told: Vec<Following> = page(run, "/thresholds").await?;
-    serde_json::to_string(&told).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use trimwire_p4runtime::v1::{
 
 use crate::compile::Desired;
 use crate::model::TrimCap;
-use crate::program as names;
+use crate::program::names;
 use crate::target;
 use crate::units;
 

@@ -12,9 +12,8 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::{CounterEntry, Entity, RegisterEntry, p4_data};
 
-use crate::device::DeviceError;
 use crate::model::PortPolicy;
-use crate::{program as names, target};
+use crate::{program::names, target};
 use serde::Serialize;
 
 /// Queues of a port, and so cells of the program's arrays per port.
@@ -128,7 +127,7 @@ pub(crate) async fn sample(
     client: &Client,
     index: &Index,
     ports: &BTreeMap<u16, Arc<PortPolicy>>,
-) -> Result<Sample, DeviceError> {
+) -> Result<Sample, ClientError> {
     let places: Vec<(u16, u8)> =
         ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue))).collect();
     if places.is_empty() {
@@ -139,7 +138,7 @@ pub(crate) async fn sample(
         Ok(waiting) => waiting,
         // BMv2 does not read registers over P4Runtime.
         Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => BTreeMap::new(),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let mut queues = BTreeMap::new();
     for place in places {

@@ -22,13 +22,13 @@ use self::rates::Rates;
 pub use self::rates::{Rate, WatchRow};
 pub use self::talkers::TalkerRow;
 use self::talkers::{Asker, Told};
-use crate::artifacts::Artifacts;
-use crate::device::{self, DeviceError, Reach};
-use crate::fleet::{Options, Shared};
 use crate::follow::Following;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
-use crate::places::Places;
+use crate::program::Artifacts;
+use crate::rollout::device::{self, DeviceError, Reach};
+use crate::rollout::fleet::{Options, Shared};
+use crate::rollout::places::Places;
 use crate::run::{Fault, Replacing};
 use crate::sample::{Sample, sample};
 
@@ -229,6 +229,6 @@ impl Looker {
                 client.insert(connected)
             }
         };
-        sample(client, self.shared.index(&self.switch), &self.ports).await
+        Ok(sample(client, self.shared.index(&self.switch), &self.ports).await?)
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use trimwire_controller::Fabric;
-use trimwire_controller::follow::{Measured, measured, page_of};
+use trimwire_controller::follow::{Measured, measured};
+use trimwire_controller::run::thresholds_page;
 use trimwire_controller::thresholds::{LAYERS_SCHEMA, Model, answer, draw, fragment};
 
 use super::input;
@@ -110,7 +111,7 @@ impl Thresholds {
         let page = match host.parse::<SocketAddr>() {
             Ok(address) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let asked = async { tokio::time::timeout(PATIENCE, page_of(address)).await };
+                let asked = async { tokio::time::timeout(PATIENCE, thresholds_page(address)).await };
                 let answer = runtime.map_err(failed)?.block_on(asked);
                 answer.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}"))).map_err(wrong)?
             }

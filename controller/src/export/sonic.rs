@@ -22,7 +22,7 @@ pub use self::notes::{Fidelity, Note};
 pub use self::patch::Operation;
 pub use self::present::{Present, PresentError};
 use crate::model::{Fabric, Overload, PortPolicy};
-use crate::problem::hint;
+use crate::yaml::problem::hint;
 
 /// CONFIG_DB: table, key, field, value. All values are text or lists of it.
 pub type ConfigDb = BTreeMap<String, BTreeMap<String, BTreeMap<String, Field>>>;

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 use super::*;
-use crate::artifacts::Artifacts;
 use crate::compile::Compiler;
 use crate::model::Fabric;
+use crate::program::Artifacts;
 
 const LEAF_SPINE: &str = include_str!("../../../examples/fabrics/leaf-spine.yaml");
 

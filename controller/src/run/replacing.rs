@@ -28,7 +28,7 @@ use tokio::time::Instant;
 pub use self::told::Replacing;
 use super::board::Board;
 use super::faults::Detector;
-use crate::fleet::Shared;
+use crate::rollout::fleet::Shared;
 use crate::topology::Avoid;
 
 /// What a driver knows of its switch.

@@ -31,7 +31,7 @@ pub(super) use self::vocabulary::Runs;
 pub use self::vocabulary::{Action, Drift, Event, Looked, Loss, Notice, Standing, Tally};
 use super::backoff::Backoff;
 use super::election::View;
-use crate::report::SwitchReport;
+use crate::rollout::report::SwitchReport;
 
 /// How long a backup leaves others the chance to become primary, at least and at most, before it bids higher itself.
 const GRACE_NS: (u64, u64) = (100_000_000, 400_000_000);

@@ -15,10 +15,10 @@ use trimwire_p4runtime::v1::{Action, Entity, TableEntry};
 
 use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
 use crate::compile::Compiler;
-use crate::device::{self, DeviceError};
 use crate::model::Mac;
 use crate::model::QueuePolicy;
-use crate::program as names;
+use crate::program::names;
+use crate::rollout::device::{self, DeviceError};
 use crate::sample;
 
 /// Looks at one switch.

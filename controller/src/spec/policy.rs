@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use super::keys;
 use super::network::Network;
 use super::plan::trimmed_code_point;
-use crate::fields::{Fields, entries, join, switched};
 use crate::model::{DscpPlan, End, Overload, QueuePlan};
-use crate::problem::{Located, Problems, hint};
 use crate::units::{self, CutSize, Threshold};
 use crate::yaml::Node;
+use crate::yaml::fields::{Fields, entries, join, switched};
+use crate::yaml::problem::{Located, Problems, hint};
 
 /// The four thresholds, in the order in which they have to stand.
 pub(crate) const THRESHOLDS: [&str; 4] = ["mark_at", "shallow_at", "deep_at", "drop_at"];

@@ -8,8 +8,8 @@ use std::path::Path;
 use trimwire_p4runtime::client::Tls;
 
 use super::keys;
-use crate::fields::{Fields, entries, join};
-use crate::problem::{Located, Problems};
+use crate::yaml::fields::{Fields, entries, join};
+use crate::yaml::problem::{Located, Problems};
 use crate::yaml::{Node, Value};
 
 const CERTIFICATE: &[&str] = &["-----BEGIN CERTIFICATE-----"];

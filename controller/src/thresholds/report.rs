@@ -13,9 +13,9 @@ use trimwire_planner::thresholds::{Class, Grouping, appendix_b, of_cut};
 use super::model::Model;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
-use crate::problem::{Problems, SpecError};
 use crate::table::Table;
 use crate::units::{self, CutSize, DataPacket};
+use crate::yaml::problem::{Problems, SpecError};
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::page;
 use crate::follow::Following;
 use crate::model::{Fabric, QueuePlan};
+use crate::run::ask::page;
 use crate::run::{Fault, Replacing};
 use crate::talkers::{HostNames, QueueTalkers, Talker};
 

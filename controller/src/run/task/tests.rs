@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::reconcile::Operation;
-use crate::report::{ChangeReport, Counts, PipelineState, Refusal};
+use crate::rollout::report::{ChangeReport, Counts, PipelineState, Refusal};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

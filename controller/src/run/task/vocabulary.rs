@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::SwitchReport;
+use crate::rollout::report::SwitchReport;
 
 /// What may happen.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{End, Fabric, Overload, PortPolicy, QueuePolicy, TrimCap};
-use crate::problem::{Located, Problems};
 use crate::spec::{Layer, PolicySpec};
 use crate::units::{self, CutSize, DataPacket, NEVER, Threshold};
+use crate::yaml::problem::{Located, Problems};
 
 /// Defaults for the front layers' class: times at line rate. `[less important, important]`.
 const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [

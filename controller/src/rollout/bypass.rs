@@ -11,14 +11,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use trimwire_p4runtime::client::Client;
 
-use crate::device::{self, DeviceError};
-use crate::fleet::{Options, Shared};
-use crate::places::Places;
-use crate::program as names;
-use crate::report::SwitchReport;
+use super::converge;
+use super::device::{self, DeviceError};
+use super::fleet::{Options, Shared};
+use super::places::Places;
+use super::report::SwitchReport;
+use crate::program::names;
+use crate::reconcile;
 use crate::sample::{Counter, counters};
 use crate::topology::SwitchRoutes;
-use crate::{converge, reconcile};
 
 /// How long packets may still leave a switch that nobody sends any.
 const PATIENCE: Duration = Duration::from_secs(2);
