@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod compile;
+pub mod counters;
 pub mod export;
 pub mod files;
 pub mod follow;
@@ -37,7 +38,6 @@ mod program;
 mod reconcile;
 mod rollout;
 pub mod run;
-pub mod sample;
 pub mod show;
 mod spec;
 mod table;
@@ -49,7 +49,7 @@ pub mod units;
 pub mod watch;
 mod yaml;
 
-pub use self::compile::{CompileError, Compiler, Desired, Wanted};
+pub use self::compile::{CompileError, Compiler, Desired, DesiredEntity};
 pub use self::model::{Fabric, MetricsAt, PortPolicy, QueuePolicy, Target};
 pub use self::printable::printable;
 pub use self::program::{Artifacts, ArtifactsError};

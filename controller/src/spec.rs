@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use trimwire_p4runtime::client::Tls;
 
-pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
+pub(crate) use self::policy::{PolicySection, PolicySpec, THRESHOLDS};
 use crate::model::{ControllerSettings, Fabric, MetricsAt};
 use crate::yaml::fields::{Fields, integer, switched};
 use crate::yaml::problem::Problems;

@@ -16,9 +16,9 @@ use super::device::{self, DeviceError};
 use super::fleet::{Options, Shared};
 use super::places::Places;
 use super::report::SwitchReport;
+use crate::counters::{Counter, read_counters};
 use crate::program::names;
 use crate::reconcile;
-use crate::sample::{Counter, counters};
 use crate::topology::SwitchRoutes;
 
 /// How long packets may still leave a switch that nobody sends any.
@@ -117,8 +117,8 @@ fn not_known(error: &DeviceError) -> String {
 /// Packets that it has sent, as far as its program counts them.
 async fn sent(client: &Client) -> Result<i64, DeviceError> {
     let Some(index) = device::running(client).await? else { return Ok(0) };
-    let sample = counters(client, &index, None).await?;
-    let sent = sample.queues.values().filter_map(|queue| queue.counters.get(&Counter::Transmitted));
+    let counters = read_counters(client, &index, None).await?;
+    let sent = counters.queues.values().filter_map(|queue| queue.counts.get(&Counter::Transmitted));
     Ok(sent.map(|count| count.packets).sum())
 }
 

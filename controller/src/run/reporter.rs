@@ -9,16 +9,16 @@ use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::cuts::Cuts;
-use super::cutting::{self, Cutting};
+use super::cutting::{self, Cutting, DigestData};
 use super::follower::Follower;
 use super::task::{Notice, Runs, Standing, SwitchTask};
 use super::turns::{News, Turns};
 use super::wanted::Wanted;
-use crate::sample::Sample;
+use crate::counters::Counters;
 use crate::talkers::{CutSample, HostNames, Shares};
 
 /// What bringing a switch in place showed beside that.
-pub(super) struct Told {
+pub(super) struct Findings {
     /// Whether it tells of trims.
     pub digests: Result<(), String>,
     /// What does not go with the file.
@@ -37,7 +37,7 @@ pub(super) struct Reporter {
     /// Of the task's clock.
     last_success: Option<u64>,
     backoff_ns: u64,
-    told: Told,
+    findings: Findings,
 }
 
 impl Reporter {
@@ -50,7 +50,7 @@ impl Reporter {
             turns: Turns::default(),
             last_success: None,
             backoff_ns: 0,
-            told: Told { digests: Ok(()), warnings: Vec::new(), begins: false },
+            findings: Findings { digests: Ok(()), warnings: Vec::new(), begins: false },
         }
     }
 
@@ -87,38 +87,40 @@ impl Reporter {
                 status.last_success = Some(unix_time());
             }
             if !status.up {
-                status.sample = Sample::default();
+                status.counters = Counters::default();
                 status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
             }
         });
     }
 
-    pub(super) fn worked(&mut self, sample: Option<Sample>, told: Option<Told>) {
-        if let Some(told) = told {
-            if told.begins {
+    pub(super) fn worked(&mut self, counters: Option<Counters>, findings: Option<Findings>) {
+        if let Some(findings) = findings {
+            if findings.begins {
                 self.begin();
                 self.board.change_switch(&self.name, |status| {
                     status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
                 });
             }
-            if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
+            if let (Err(error), true) = (&findings.digests, self.findings.digests != findings.digests) {
                 tracing::warn!(switch = %self.name, "does not tell what its queues trim: {error}");
             }
-            for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
+            for warning in
+                findings.warnings.iter().filter(|warning| !self.findings.warnings.contains(warning))
+            {
                 tracing::warn!(switch = %self.name, "{warning}");
             }
-            self.told = told;
+            self.findings = findings;
         }
-        if let Some(sample) = sample {
-            self.follower.sample(&self.name, &sample);
-            self.board.change_switch(&self.name, |status| status.sample = sample);
+        if let Some(counters) = counters {
+            self.follower.read(&self.name, &counters);
+            self.board.change_switch(&self.name, |status| status.counters = counters);
         }
     }
 
     pub(super) fn digest(&mut self, client: &Client, list: &DigestList, wanted: &Wanted) {
         match cutting::read(list, wanted.index()) {
-            Some(cutting::Told::Cutting(events)) => self.cutting(&events, wanted),
-            Some(cutting::Told::Cut(samples)) => self.cut(samples, wanted),
+            Some(DigestData::Cutting(events)) => self.cutting(&events, wanted),
+            Some(DigestData::CutPackets(samples)) => self.cut(samples, wanted),
             None => {}
         }
         if client.missed_messages() > 0 {
