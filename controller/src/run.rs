@@ -26,6 +26,7 @@ mod interfaces;
 mod metrics;
 mod replacing;
 mod reporter;
+mod said;
 pub mod task;
 mod turns;
 mod wanted;

@@ -29,6 +29,8 @@ pub(crate) const TABLES: [&str; 11] = [
     IPV6_ROUTE,
 ];
 pub(crate) const ECMP: &str = "Ingress.ecmp";
+/// What routes consist of.
+pub(crate) const ROUTING: [&str; 3] = [IPV4_ROUTE, IPV6_ROUTE, ECMP];
 pub(crate) const FORWARD: &str = "Ingress.forward";
 pub(crate) const SET_THRESHOLDS: &str = "Ingress.queue_policy.set_thresholds";
 pub(crate) const NO_POLICY: &str = "Ingress.queue_policy.no_policy";

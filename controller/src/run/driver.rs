@@ -167,7 +167,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             // The board may already be another driver's.
             return;
         }
-        reporter.report(&mut task, number);
+        reporter.report(now(), &mut task, number, &wanted.borrow().names);
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
@@ -274,7 +274,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             }
             list = next(digests) => {
                 if let Some(session) = &session {
-                    reporter.digest(&session.client, &list, &wanted.borrow());
+                    reporter.digest(now(), &session.client, &list, &wanted.borrow());
                     tokio::select! {
                         biased;
                         _ = session.client.acknowledge_digest(list.digest_id, list.list_id) => {}

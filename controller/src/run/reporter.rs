@@ -11,6 +11,7 @@ use super::board::Board;
 use super::cuts::Cuts;
 use super::cutting::{self, Cutting, DigestData};
 use super::follower::Follower;
+use super::said::Said;
 use super::task::{Notice, Runs, Standing, SwitchTask};
 use super::turns::{News, Turns};
 use super::wanted::Wanted;
@@ -34,6 +35,7 @@ pub(super) struct Reporter {
     cuts: Cuts,
     follower: Follower,
     turns: Turns,
+    said: Said,
     /// Of the task's clock.
     last_success: Option<u64>,
     backoff_ns: u64,
@@ -48,6 +50,7 @@ impl Reporter {
             cuts,
             follower,
             turns: Turns::default(),
+            said: Said::default(),
             last_success: None,
             backoff_ns: 0,
             findings: Findings { digests: Ok(()), warnings: Vec::new(), begins: false },
@@ -61,7 +64,10 @@ impl Reporter {
     }
 
     /// By the fabric file of this number.
-    pub(super) fn report(&mut self, task: &mut SwitchTask, file: u64) {
+    pub(super) fn report(&mut self, now_ns: u64, task: &mut SwitchTask, file: u64, names: &HostNames) {
+        for (last, news) in self.said.due(now_ns) {
+            self.log_cutting(&last, &news, names);
+        }
         while let Some(notice) = task.poll_notice() {
             if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
                 self.backoff_ns = *wait;
@@ -117,9 +123,9 @@ impl Reporter {
         }
     }
 
-    pub(super) fn digest(&mut self, client: &Client, list: &DigestList, wanted: &Wanted) {
+    pub(super) fn digest(&mut self, now_ns: u64, client: &Client, list: &DigestList, wanted: &Wanted) {
         match cutting::read(list, wanted.index()) {
-            Some(DigestData::Cutting(events)) => self.cutting(&events, wanted),
+            Some(DigestData::Cutting(events)) => self.cutting(now_ns, &events, wanted),
             Some(DigestData::CutPackets(samples)) => self.cut(samples, wanted),
             None => {}
         }
@@ -128,8 +134,8 @@ impl Reporter {
         }
     }
 
-    /// A queue may turn thousands of times a second: the log has how a list leaves it.
-    fn cutting(&mut self, events: &[Cutting], wanted: &Wanted) {
+    /// A queue may turn thousands of times a second: the log has some of it.
+    fn cutting(&mut self, now_ns: u64, events: &[Cutting], wanted: &Wanted) {
         let mut left: BTreeMap<(u16, u8), (Cutting, News)> = BTreeMap::new();
         for event in events.iter().filter(|event| wanted.knows(event.port, event.queue)) {
             let Some(news) = self.turns.told(event) else { continue };
@@ -146,8 +152,10 @@ impl Reporter {
                 cutting.stops += news.stops;
             }
         });
-        for (last, news) in left.values() {
-            self.log_cutting(last, news, &wanted.names);
+        for (last, news) in left.into_values() {
+            if let Some((last, news)) = self.said.told(now_ns, last, news) {
+                self.log_cutting(&last, &news, &wanted.names);
+            }
         }
     }
 
