@@ -3,7 +3,7 @@
 //!
 //! plotly.js draws them; the page carries it, nearly five megabytes, and asks the network for nothing.
 
-use plotly::common::{DashType, Line, Marker, Mode};
+use plotly::common::{DashType, ErrorData, ErrorType, Line, Marker, Mode};
 use plotly::layout::{Annotation, AxisType, Legend, Margin, Shape, ShapeLine, ShapeType};
 use plotly::{Configuration, Layout, Plot, Scatter};
 use std::fmt::Write as _;
@@ -40,11 +40,13 @@ pub(crate) struct Axis {
     pub(crate) logarithmic: bool,
     /// From and to; `None` is what the points take.
     pub(crate) range: Option<[f64; 2]>,
+    /// Values that have names instead of numbers.
+    pub(crate) names: Vec<(f64, String)>,
 }
 
 impl Axis {
     pub(crate) fn linear(label: &'static str, unit: Unit) -> Self {
-        Self { label, unit, logarithmic: false, range: None }
+        Self { label, unit, logarithmic: false, range: None, names: Vec::new() }
     }
 
     pub(crate) fn logarithmic(label: &'static str, unit: Unit) -> Self {
@@ -60,19 +62,35 @@ impl Axis {
         let kind = if self.logarithmic { AxisType::Log } else { AxisType::Linear };
         let axis = plotly::layout::Axis::new().title(self.label).type_(kind).tick_format(format);
         let axis = axis.tick_suffix(suffix).hover_format(format).auto_margin(true).zero_line(false);
-        match self.range {
+        let axis = match self.range {
             Some([from, to]) => axis.range(vec![from, to]),
             None => axis,
+        };
+        if self.names.is_empty() {
+            return axis;
         }
+        let (values, names) = self.names.iter().cloned().unzip();
+        axis.tick_values(values).tick_text(names)
     }
 }
 
+/// How points are drawn.
+#[derive(Debug, Clone)]
+pub(crate) enum Mark {
+    Line,
+    Dots,
+    /// Dots, and how far each may be off to either side.
+    Within(Vec<f64>),
+    /// A bar between each two points, and what it says.
+    Bars(Vec<String>),
+}
+
+/// Those of one name share a colour and a line of the legend.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
-    /// Dots instead of a line.
-    pub(crate) dots: bool,
+    pub(crate) mark: Mark,
 }
 
 #[derive(Debug, Clone)]
@@ -148,6 +166,8 @@ fn library() -> String {
     sources
 }
 
+/// Okabe and Ito's, which colour-blind readers tell apart.
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#555555"];
 /// Curves that lie on each other are told apart by their dashes.
 const DASHES: [DashType; 6] = [
     DashType::Solid,
@@ -161,17 +181,41 @@ const DASHES: [DashType; 6] = [
 impl Figure {
     fn drawable(&self) -> Plot {
         let mut plot = Plot::new();
-        for (series, dash) in self.series.iter().zip(DASHES.iter().cycle()) {
-            let shown = series.points.iter().filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y));
-            let (x, y): (Vec<f64>, Vec<f64>) = shown.copied().unzip();
-            if x.is_empty() {
+        let mut names: Vec<&str> = Vec::new();
+        for series in &self.series {
+            let shows = |(x, y): &&(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
+            let mut shown: Vec<(f64, f64)> = series.points.iter().filter(shows).copied().collect();
+            if shown.is_empty() {
                 continue;
             }
-            let trace = Scatter::new(x, y).name(&series.name).show_legend(true);
-            plot.add_trace(if series.dots {
-                trace.mode(Mode::Markers).marker(Marker::new().size(9))
-            } else {
-                trace.mode(Mode::Lines).line(Line::new().dash(dash.clone()))
+            let known = names.iter().position(|name| *name == series.name);
+            let nth = known.unwrap_or(names.len());
+            if known.is_none() {
+                names.push(&series.name);
+            }
+            let (colour, dash) = (COLOURS[nth % COLOURS.len()], DASHES[nth % DASHES.len()].clone());
+            if matches!(series.mark, Mark::Bars(_)) {
+                // A point that is none ends a line.
+                shown = shown.chunks(2).flat_map(|bar| [bar, &[(f64::NAN, f64::NAN)]].concat()).collect();
+            }
+            let (x, y): (Vec<f64>, Vec<f64>) = shown.into_iter().unzip();
+            let trace = Scatter::new(x, y).name(&series.name).legend_group(&series.name);
+            let trace = trace.show_legend(known.is_none());
+            let dots = Marker::new().size(9).color(colour);
+            plot.add_trace(match &series.mark {
+                Mark::Line => trace.mode(Mode::Lines).line(Line::new().color(colour).dash(dash)),
+                Mark::Dots => trace.mode(Mode::Markers).marker(dots),
+                Mark::Within(errors) => {
+                    let errors = ErrorData::new(ErrorType::Data).array(errors.clone());
+                    trace.mode(Mode::Markers).marker(dots).error_y(errors)
+                }
+                Mark::Bars(words) => {
+                    let words = words.iter().flat_map(|word| [word.clone(), word.clone(), String::new()]);
+                    trace
+                        .mode(Mode::Lines)
+                        .line(Line::new().color(colour).width(26.0))
+                        .text_array(words.collect())
+                }
             });
         }
         let mut layout = Layout::new()
@@ -238,7 +282,7 @@ mod tests {
                 caption: "all of them",
                 x: Axis::logarithmic("time", Unit::Seconds),
                 y: Axis::linear("share", Unit::Share),
-                series: vec![Series { name: name.into(), points, dots: false }],
+                series: vec![Series { name: name.into(), points, mark: Mark::Line }],
                 levels: Vec::new(),
             }],
         }
@@ -267,6 +311,20 @@ mod tests {
             serde_json::from_str(&page("a").figures[0].drawable().to_json()).expect("JSON");
         assert_eq!(figure["data"][0]["x"], serde_json::json!([2.0, 1.0]), "{figure}");
         assert_eq!(figure["layout"]["xaxis"]["ticksuffix"], "s");
+    }
+
+    #[test]
+    fn what_has_one_name_has_one_colour_and_bars_are_apart() {
+        let mut figure = page("a").figures.remove(0);
+        figure.x = Axis::linear("time", Unit::Seconds);
+        let points = vec![(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 1.0)];
+        let bars = Mark::Bars(vec!["first".to_owned(), "second".to_owned()]);
+        figure.series.push(Series { name: "a".to_owned(), points, mark: bars });
+        let drawn: serde_json::Value = serde_json::from_str(&figure.drawable().to_json()).expect("JSON");
+        let [line, bars] = [&drawn["data"][0], &drawn["data"][1]];
+        assert_eq!(line["line"]["color"], bars["line"]["color"]);
+        assert_eq!(bars["x"], serde_json::json!([0.0, 1.0, null, 2.0, 3.0, null]), "{bars}");
+        assert_eq!(bars["text"], serde_json::json!(["first", "first", "", "second", "second", ""]));
     }
 
     #[test]

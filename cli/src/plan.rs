@@ -2,12 +2,13 @@
 //! `trimwire plan`: which tensors of a model to compress, how, and on which device.
 //!
 //! ```text
-//! MODEL.yaml, CLUSTER.yaml ─► trimwire_planner::espresso ─► table, JSON, SVG
+//! MODEL.yaml, CLUSTER.yaml ─► trimwire_planner::espresso ─► table, JSON, page
 //! ```
 
 mod measure;
 mod options;
 mod report;
+mod timeline;
 pub(crate) mod train;
 
 use crate::failure::{Failure, Outcome};
@@ -17,7 +18,7 @@ pub(crate) use options::Options;
 use options::Subcommand;
 use std::io::Read as _;
 use std::path::Path;
-use trimwire_planner::espresso::{Cluster, LARGEST, Model, Plan, check, draw, plan};
+use trimwire_planner::espresso::{Cluster, LARGEST, Model, Plan, check, plan};
 
 /// Plans, or looks at a plan made earlier.
 pub(crate) fn run(options: &Options) -> Outcome {
@@ -45,9 +46,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let (made, schedule) =
         plan(&model, &cluster, options.brute_force, &mut clock()).map_err(Failure::input)?;
     if let Some(file) = &options.output {
-        let title = format!("{} on {}", made.model, made.cluster);
-        let drawing = draw(&schedule, &title, &report::summary(&made), model.forward_ms * 1e6);
-        std::fs::write(file, drawing).with_context(|| format!("cannot write --output {}", file.display()))?;
+        let page =
+            timeline::page(&schedule, &made, model.forward_ms * 1e6, report::table(&made, &cluster, true));
+        std::fs::write(file, page.html())
+            .with_context(|| format!("cannot write --output {}", file.display()))?;
     }
     if options.json {
         Ok(print_json(&made)?)

@@ -17,14 +17,14 @@ use trimwire_p4runtime::entity::{EntityError, EntityKey, TableEntryBuilder};
 use trimwire_p4runtime::p4info::{Index, Named};
 use trimwire_p4runtime::v1::Entity;
 
-use crate::artifacts::Artifacts;
 use crate::model::{Fabric, Switch};
+use crate::program::Artifacts;
 use crate::topology::{Detours, SwitchRoutes, Topology};
-use crate::{program as names, target};
+use crate::{program::names, target};
 
 /// An entity and what it is for, in the fabric's words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct DesiredEntity {
     /// In canonical form.
     pub entity: Entity,
     /// "h1", "s1:3 class0 important", …
@@ -32,7 +32,7 @@ pub struct Wanted {
 }
 
 /// The entities of one switch.
-pub type Desired = BTreeMap<EntityKey, Wanted>;
+pub type Desired = BTreeMap<EntityKey, DesiredEntity>;
 
 /// Why a program cannot hold a fabric.
 #[derive(Debug, thiserror::Error)]
@@ -212,7 +212,7 @@ impl Builder<'_> {
     fn add(&mut self, entity: impl Into<Entity>, purpose: impl Into<String>) {
         let entity = entity.into();
         if let Some(key) = EntityKey::of(&entity) {
-            self.desired.entry(key).or_insert(Wanted { entity, purpose: purpose.into() });
+            self.desired.entry(key).or_insert(DesiredEntity { entity, purpose: purpose.into() });
         }
     }
 
@@ -244,7 +244,7 @@ fn check_capacity(switch: &str, desired: &Desired, more: &Tally, index: &Index) 
             wanted.insert((table.name(), table.table.size), *count);
         }
     }
-    for Wanted { entity, .. } in desired.values() {
+    for DesiredEntity { entity, .. } in desired.values() {
         match &entity.entity {
             Some(Kind::TableEntry(entry)) if !entry.is_default_action => {
                 if let Ok(table) = index.table(entry.table_id) {

@@ -2,12 +2,12 @@
 //! Thresholds that follow the load, slowly: within microseconds the ladder in the switch answers. A core without sockets or a clock.
 //!
 //! ```text
-//!  samples ─► window ─► measured ─► advice ─► proposed ─► twice in a row ─► on trial ─► kept
+//!  counters ─► window ─► measured ─► advice ─► proposed ─► twice in a row ─► on trial ─► kept
 //!             `every`   load,       least      (told)      (apply)            │
 //!                       burst       loss                                      └──────► taken back, and a pause that doubles
 //! ```
 //!
-//! [`Follow::handle_sample`] as samples come, [`Follow::handle_timeout`] when [`Follow::poll_timeout`] says; after that
+//! [`Follow::handle_counters`] as counters are read, [`Follow::handle_timeout`] when [`Follow::poll_timeout`] says; after that
 //! [`Follow::poll_notice`], and [`Follow::policies`] if [`Follow::poll_change`] says so.
 //!
 //! Ports that share a policy have one policy afterwards: that of the port that refused most packets.
@@ -18,7 +18,6 @@ mod measure;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -26,9 +25,8 @@ use serde::{Deserialize, Serialize};
 use self::advice::{Advised, Advisor, Terms};
 pub use self::measure::Measured;
 use self::measure::{Window, worst};
-use crate::ask::page;
+use crate::counters::Counters;
 use crate::model::{End, Fabric, FollowSettings, Follows, PortPolicy, QueuePlan, QueuePolicy};
-use crate::sample::Sample;
 use crate::units;
 
 /// Refused packets from which on bursts are inferred: their number is good to a tenth.
@@ -170,11 +168,11 @@ impl Follow {
     }
 
     /// A switch's counters at `now`.
-    pub(crate) fn handle_sample(&mut self, now: u64, switch: &str, sample: &Sample) {
+    pub(crate) fn handle_counters(&mut self, now: u64, switch: &str, counters: &Counters) {
         for (port, at) in self.group_of.get(switch).into_iter().flatten() {
             let Some(group) = self.groups.get_mut(*at) else { continue };
             let window = group.windows.entry((switch.to_owned(), *port)).or_default();
-            window.add(now, sample, *port, (group.rate_bps, &self.terms.queues));
+            window.add(now, counters, *port, (group.rate_bps, &self.terms.queues));
         }
     }
 
@@ -483,12 +481,6 @@ pub fn measured(page: &str, ports: Option<&str>) -> Result<Measured, String> {
         return Err(format!("{}: load {} and burst {:?} are none", most.port, most.load, most.burst));
     }
     Ok(most)
-}
-
-/// The page of a `run`.
-pub async fn page_of(run: SocketAddr) -> Result<String, String> {
-    let told: Vec<Following> = page(run, "/thresholds").await?;
-    serde_json::to_string(&told).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

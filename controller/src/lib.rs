@@ -6,10 +6,10 @@
 //!                  parsed   checked  plain     routes     ├──► compile ──┐  one switch's entities, on demand,
 //!                             ▲      types                │              │  in its target's units
 //!                             └───── policy: bytes ───────┘              ▼
-//!  trimwire.p4info, .json ──► artifacts ──► device ◄── reconcile: what differs, in the order of writing
-//!                             cookie        P4Runtime      │
+//!  trimwire.p4info, .json ──► program ───► rollout ◄── reconcile: what differs, in the order of writing
+//!                             cookie       P4Runtime       │
 //!                                                          ▼
-//!               plan, rollout, apply ──► report, record    run ──► board ──► metrics    show, watch: what switches hold and count
+//!                    plan, apply ──► report, record    run ──► board ──► metrics    show, watch: what switches hold and count
 //! ```
 //!
 //! - [`Fabric::from_yaml`] finds every mistake of a file before anything is written.
@@ -26,38 +26,20 @@
 //! of the Trimwire program: multicast groups, other clone sessions and other programs' tables are left alone.
 #![forbid(unsafe_code)]
 
-mod apply;
-mod artifacts;
-mod ask;
-mod bypass;
 mod compile;
-mod converge;
-mod device;
+pub mod counters;
 pub mod export;
-mod fields;
 pub mod files;
-mod fleet;
 pub mod follow;
-mod health;
-pub mod inventory;
-mod lines;
 mod load;
 pub mod model;
-mod places;
-mod policy;
 mod printable;
-mod problem;
 mod program;
-mod progress;
 mod reconcile;
-pub mod record;
-pub mod report;
 mod rollout;
 pub mod run;
-pub mod sample;
 pub mod show;
 mod spec;
-pub mod start;
 mod table;
 pub mod talkers;
 mod target;
@@ -67,19 +49,19 @@ pub mod units;
 pub mod watch;
 mod yaml;
 
-pub use self::apply::{apply, apply_blocking, plan, plan_blocking};
-pub use self::artifacts::{Artifacts, ArtifactsError};
-pub use self::compile::{CompileError, Compiler, Desired, Wanted};
-pub use self::device::DeviceError;
-pub use self::fleet::{ApplyError, Options};
+pub use self::compile::{CompileError, Compiler, Desired, DesiredEntity};
 pub use self::model::{Fabric, MetricsAt, PortPolicy, QueuePolicy, Target};
 pub use self::printable::printable;
-pub use self::problem::{Problem, SpecError};
-pub use self::progress::Progress;
+pub use self::program::{Artifacts, ArtifactsError};
 pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
-pub use self::report::{Plan, Report};
-pub use self::rollout::{Rollout, roll_out, roll_out_blocking};
-pub use self::target::manual_steps;
+pub use self::rollout::report::{Plan, Report};
+pub use self::rollout::{
+    ApplyError, DeviceError, Options, Progress, Rollout, apply, apply_blocking, plan, plan_blocking,
+    roll_out, roll_out_blocking,
+};
+pub use self::rollout::{record, report};
+pub use self::target::{manual_steps, start_commands};
+pub use self::yaml::problem::{Problem, SpecError};
 
 /// JSON Schema of the fabric file, for editors.
 pub const SCHEMA: &str = include_str!("../fabric.schema.json");

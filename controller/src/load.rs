@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the file's text to a fabric in which everything fits together, or every mistake in it.
 
+mod policy;
+
 use crate::model::Fabric;
-use crate::problem::{Problems, SpecError};
 use crate::spec::{self, Draft};
+use crate::target;
 use crate::topology::Topology;
-use crate::{policy, target};
+use crate::yaml::problem::{Problems, SpecError};
 
 impl Fabric {
     /// Reads a fabric file. `file` is its name, for messages.

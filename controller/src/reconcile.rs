@@ -21,7 +21,7 @@ use trimwire_p4runtime::v1::{
 
 use crate::compile::Desired;
 use crate::model::TrimCap;
-use crate::program as names;
+use crate::program::names;
 use crate::target;
 use crate::units;
 
@@ -241,9 +241,9 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
     for (key, wanted) in desired {
         let change = |operation, entity: &Entity, found: Option<&Entity>| Change {
             operation,
-            text: entity::describe(entity, Some(index)),
+            text: text(entity, found, index),
             entity: entity.clone(),
-            before: found.map_or_else(String::new, |found| entity::describe(found, Some(index))),
+            before: found.map_or_else(String::new, |found| text(found, Some(entity), index)),
             table: table_of(entity, index),
             parameters: found.map_or_else(Vec::new, |found| parameters(found, entity, index)),
             purpose: wanted.purpose.clone(),
@@ -284,6 +284,24 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
     // Stable: within a phase and port the order of keys stays.
     changes.sort_by_key(|change| (change.phase, change.port));
     changes
+}
+
+/// An entity in words. Ports that members of a group watch are worth a word where they are not those of `other`.
+fn text(entity: &Entity, other: Option<&Entity>, index: &Index) -> String {
+    let group_of = |entity: &Entity| match &entity.entity {
+        Some(Kind::ActionProfileGroup(group)) => Some(group.clone()),
+        _ => None,
+    };
+    if let Some((group, other)) = group_of(entity).zip(other.and_then(group_of)) {
+        let moved = |member: &Member| {
+            let same = other.members.iter().find(|same| same.member_id == member.member_id);
+            same.is_some_and(|same| same.watch_kind != member.watch_kind)
+        };
+        if group.members.iter().any(moved) {
+            return entity::describe_watching(&group, Some(index));
+        }
+    }
+    entity::describe(entity, Some(index))
 }
 
 /// A policy writes the length that its port's session trims to into headers: both change in one Write.

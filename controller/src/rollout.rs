@@ -1,6 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A plan carried out with care: from the tier furthest from hosts to the one nearest, a few switches at a time, and no further than
 //! the first failure.
+//!
+//! ```text
+//!  device, lines ─► converge ─► apply, bypass ─► roll_out     one switch, then many (fleet, places, progress)
+//!                      │                 health ──┘
+//!                      └► report ─► record
+//! ```
+
+mod apply;
+pub(crate) mod bypass;
+pub(crate) mod converge;
+pub(crate) mod device;
+pub(crate) mod fleet;
+pub(crate) mod health;
+mod lines;
+pub(crate) mod places;
+mod progress;
+pub mod record;
+pub mod report;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,13 +26,16 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::apply::apply_switch;
-use crate::artifacts::Artifacts;
-use crate::bypass::Bypass;
-use crate::fleet::{ApplyError, Options, Shared, blocking};
-use crate::health;
+use self::apply::apply_switch;
+pub use self::apply::{apply, apply_blocking, plan, plan_blocking};
+use self::bypass::Bypass;
+pub use self::device::DeviceError;
+pub use self::fleet::{ApplyError, Options};
+use self::fleet::{Shared, blocking};
+pub use self::progress::Progress;
+use self::report::{PipelineState, Plan, Report, SwitchReport};
 use crate::model::{Fabric, Switch};
-use crate::report::{PipelineState, Plan, Report, SwitchReport};
+use crate::program::Artifacts;
 
 /// How far a roll-out may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

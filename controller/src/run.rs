@@ -11,6 +11,7 @@
 //!                               follower: thresholds that follow the load
 //! ```
 
+pub(crate) mod ask;
 mod backoff;
 mod board;
 mod cuts;
@@ -25,6 +26,7 @@ mod interfaces;
 mod metrics;
 mod replacing;
 mod reporter;
+mod said;
 pub mod task;
 mod turns;
 mod wanted;
@@ -37,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use self::ask::thresholds_page;
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
 use self::cuts::Cuts;
@@ -50,11 +53,11 @@ pub use self::metrics::metrics_text;
 use self::replacing::Replacements;
 pub use self::replacing::Replacing;
 use self::wanted::Wanted;
-use crate::artifacts::Artifacts;
-use crate::device::Reach;
-use crate::fleet::{ApplyError, Options, Shared};
 use crate::model::{Fabric, MetricsAt};
-use crate::places::Places;
+use crate::program::Artifacts;
+use crate::rollout::device::Reach;
+use crate::rollout::fleet::{ApplyError, Options, Shared};
+use crate::rollout::places::Places;
 use crate::talkers::HostNames;
 
 /// How long switches may take to be left in good order.

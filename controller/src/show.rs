@@ -10,10 +10,10 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::text::policy_table;
-use crate::artifacts::Artifacts;
-use crate::device::{self, DeviceError};
-use crate::fleet::{ApplyError, Options, Shared, blocking, each};
-use crate::sample::Count;
+use crate::counters::Count;
+use crate::program::Artifacts;
+use crate::rollout::device::{self, DeviceError};
+use crate::rollout::fleet::{ApplyError, Options, Shared, blocking, each};
 
 use crate::model::{Fabric, PortPolicy, QueuePolicy, Switch, TrimCap};
 

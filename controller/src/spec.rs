@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 
 use trimwire_p4runtime::client::Tls;
 
-pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
-use crate::fields::{Fields, integer, switched};
+pub(crate) use self::policy::{PolicySection, PolicySpec, THRESHOLDS};
 use crate::model::{ControllerSettings, Fabric, MetricsAt};
-use crate::problem::Problems;
+use crate::yaml::fields::{Fields, integer, switched};
+use crate::yaml::problem::Problems;
 use crate::{units, yaml};
 
 /// A file that was read, with what is needed to tell where something stands.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use self::space_saving::{Counter, SpaceSaving};
+use self::space_saving::{Estimate, SpaceSaving};
 use crate::model::Fabric;
 
 /// Talkers are counted in windows of this length; what is told is of the last whole one and the one under way.
@@ -81,6 +81,12 @@ pub struct QueueTalkers {
     pub samples: u64,
     /// Those with the most packets, most first.
     pub talkers: Vec<Talker>,
+}
+
+/// All of them: the page `/trimmed` of a `run`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Trimmed {
+    pub queues: Vec<QueueTalkers>,
 }
 
 /// What samples told of a queue in a window.
@@ -226,21 +232,21 @@ fn seconds(ns: u64) -> f64 {
 }
 
 fn talkers(now_ns: u64, queue: &Queue, most: usize) -> Vec<Talker> {
-    let mut flows: BTreeMap<Flow, Counter> = BTreeMap::new();
-    for (flow, counter) in queue.windows.iter().flat_map(|window| window.flows.counters()) {
-        flows.entry(*flow).or_default().merge(counter);
+    let mut flows: BTreeMap<Flow, Estimate> = BTreeMap::new();
+    for (flow, estimate) in queue.windows.iter().flat_map(|window| window.flows.estimates()) {
+        flows.entry(*flow).or_default().merge(estimate);
     }
-    let mut flows: Vec<(Flow, Counter)> = flows.into_iter().collect();
-    flows.sort_by_key(|(flow, counter)| (std::cmp::Reverse(counter.packets), *flow));
-    let talker = |(flow, counter): (Flow, Counter)| Talker {
+    let mut flows: Vec<(Flow, Estimate)> = flows.into_iter().collect();
+    flows.sort_by_key(|(flow, estimate)| (std::cmp::Reverse(estimate.packets), *flow));
+    let talker = |(flow, estimate): (Flow, Estimate)| Talker {
         source: flow.source,
         destination: flow.destination,
         destination_port: flow.destination_port,
-        packets: counter.packets,
-        packets_at_most: counter.packets + counter.inherited,
-        bytes: counter.bytes,
-        samples: counter.samples,
-        seconds_ago: seconds(now_ns.saturating_sub(counter.last_ns)),
+        packets: estimate.packets,
+        packets_at_most: estimate.packets + estimate.inherited,
+        bytes: estimate.bytes,
+        samples: estimate.samples,
+        seconds_ago: seconds(now_ns.saturating_sub(estimate.last_ns)),
     };
     flows.into_iter().take(most).map(talker).collect()
 }

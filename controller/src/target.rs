@@ -6,6 +6,7 @@
 //! held below their cap, which ports there are, and what the program is wrapped in when it is pushed.
 
 mod bmv2;
+mod start;
 mod stratum;
 mod stratum_tofino;
 mod stratum_tofino2;
@@ -19,10 +20,11 @@ use trimwire_p4runtime::entity::EntityError;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::Entity;
 
+pub use self::start::start_commands;
 pub(crate) use self::stratum::device_config as stratum_device_config;
 use crate::model::PortPolicy;
 use crate::model::{End, Fabric, QueuePlan, Switch, Target};
-use crate::problem::Problems;
+use crate::yaml::problem::Problems;
 
 /// Ports of a switch in its linked order, with what their queues do.
 pub(crate) type Ports = BTreeMap<u16, Arc<PortPolicy>>;

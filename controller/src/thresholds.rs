@@ -2,7 +2,7 @@
 //! Thresholds from a model's layers: MLT appendix B, and its extension to trimming.
 //!
 //! ```text
-//!  layers.yaml ─► model ─► trimwire_planner::thresholds ─► report, fragment, plot
+//!  layers.yaml ─► model ─► trimwire_planner::thresholds ─► report, fragment
 //!  fabric.yaml      │            ▲
 //!                   └► settings ─┘
 //! ```
@@ -15,13 +15,11 @@
 
 mod fragment;
 mod model;
-mod plot;
 mod report;
 
 pub use self::fragment::fragment;
 pub use self::model::Model;
 pub(crate) use self::model::{LESS_IMPORTANT_ENERGY, LESS_IMPORTANT_SHARE, RULE};
-pub use self::plot::draw;
 pub use self::report::{Answer, Curve, answer};
 
 /// JSON Schema of the layers file, for editors.

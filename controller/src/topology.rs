@@ -5,6 +5,7 @@
 //! with the hosts.
 
 mod aggregate;
+pub mod inventory;
 mod prefix;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

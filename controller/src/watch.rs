@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What queues do from one moment to the next: samples of every switch, and the rates between them.
+//! What queues do from one moment to the next: counters of every switch, and the rates between them.
 //!
-//! Looks only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.
+//! Reads only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.
 
 mod rates;
 mod talkers;
@@ -21,18 +21,18 @@ use trimwire_p4runtime::client::Client;
 use self::rates::Rates;
 pub use self::rates::{Rate, WatchRow};
 pub use self::talkers::TalkerRow;
-use self::talkers::{Asker, Told};
-use crate::artifacts::Artifacts;
-use crate::device::{self, DeviceError, Reach};
-use crate::fleet::{Options, Shared};
+use self::talkers::{Asker, RunState};
+use crate::counters::{self, Counters};
 use crate::follow::Following;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
-use crate::places::Places;
+use crate::program::Artifacts;
+use crate::rollout::device::{self, DeviceError, Reach};
+use crate::rollout::fleet::{Options, Shared};
+use crate::rollout::places::Places;
 use crate::run::{Fault, Replacing};
-use crate::sample::{Sample, sample};
 
-/// What happened between two looks.
+/// What happened between two readings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Interval {
@@ -56,21 +56,21 @@ pub struct Interval {
 }
 
 /// An answer, or why there is none.
-struct Answer {
+struct Reading {
     switch: String,
     tick: u64,
     at_ns: u64,
-    sample: Result<Sample, String>,
+    counters: Result<Counters, String>,
 }
 
-/// Looks at all switches again and again, in the current tokio runtime.
+/// Reads all switches again and again, in the current tokio runtime.
 pub struct Watch {
     interval: Duration,
-    /// When the next look is due.
+    /// When the next reading is due.
     due: Instant,
     tick: u64,
     ticks: watch::Sender<u64>,
-    answers: mpsc::UnboundedReceiver<Answer>,
+    readings: mpsc::UnboundedReceiver<Reading>,
     rates: Rates,
     asker: Option<Asker>,
     switches: BTreeSet<String>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Starts to look; asks a `run` that serves metrics there for talkers.
+    /// Starts to read; asks a `run` that serves metrics there for talkers.
     pub fn new(
         fabric: &Fabric,
         artifacts: &Artifacts,
@@ -98,7 +98,7 @@ impl Watch {
         let shared = Shared::new(fabric, artifacts, options);
         let places = Places::new(fabric.controller.concurrency);
         let (ticks, told) = watch::channel(0);
-        let (give, answers) = mpsc::unbounded_channel();
+        let (give, readings) = mpsc::unbounded_channel();
         let started = Instant::now();
         let mut tasks = JoinSet::new();
         let mut switches = BTreeSet::new();
@@ -107,32 +107,32 @@ impl Watch {
                 continue;
             }
             switches.insert(name.clone());
-            let looker = Looker {
+            let reader = Reader {
                 switch: name.clone(),
-                // The next look comes soon.
+                // The next reading comes soon.
                 reach: Reach { patience: Duration::ZERO, ..shared.reach(name, switch) },
                 ports: shared.ports(name),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
                 client: None,
             };
-            tasks.spawn(looker.run(told.clone(), give.clone(), started));
+            tasks.spawn(reader.run(told.clone(), give.clone(), started));
         }
         let rates = Rates::new(fabric.queues.clone());
         let asker = run.map(|at| Asker::new(at, fabric, switches.clone()));
-        Self { interval, due: started, tick: 0, ticks, answers, rates, asker, switches, _tasks: tasks }
+        Self { interval, due: started, tick: 0, ticks, readings, rates, asker, switches, _tasks: tasks }
     }
 
     /// Waits for the end of the next interval. May be dropped and called again.
     pub async fn next(&mut self) -> Interval {
         if self.tick == 0 {
             // What is counted from.
-            let _ = self.look().await;
+            let _ = self.interval().await;
         }
-        self.look().await
+        self.interval().await
     }
 
-    async fn look(&mut self) -> Interval {
+    async fn interval(&mut self) -> Interval {
         tokio::time::sleep_until(self.due).await;
         self.tick += 1;
         self.due = (self.due + self.interval).max(Instant::now());
@@ -147,15 +147,15 @@ impl Watch {
         let mut errors = BTreeMap::new();
         let mut queues = Vec::new();
         while !missing.is_empty() {
-            let Ok(Some(answer)) = tokio::time::timeout_at(enough, self.answers.recv()).await else { break };
-            let Answer { switch, tick, at_ns, sample } = answer;
+            let Ok(Some(answer)) = tokio::time::timeout_at(enough, self.readings.recv()).await else { break };
+            let Reading { switch, tick, at_ns, counters } = answer;
             if tick == self.tick {
                 missing.remove(&switch);
             }
-            match sample {
-                Ok(sample) => {
+            match counters {
+                Ok(counters) => {
                     errors.remove(&switch);
-                    queues.extend(self.rates.update(&switch, at_ns, sample));
+                    queues.extend(self.rates.update(&switch, at_ns, counters));
                 }
                 Err(error) => {
                     errors.insert(switch, error);
@@ -166,7 +166,7 @@ impl Watch {
             errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
         }
         queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
-        let (mut told, mut talkers_error) = (Told::default(), None);
+        let (mut told, mut talkers_error) = (RunState::default(), None);
         if let Some(asked) = asked {
             // It ends by itself, and in time.
             match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
@@ -174,7 +174,7 @@ impl Watch {
                 Err(error) => talkers_error = Some(error),
             }
         }
-        let Told { talkers, faults, replacing, following } = told;
+        let RunState { talkers, faults, replacing, following } = told;
         Interval {
             interval: self.tick - 1,
             queues,
@@ -188,8 +188,8 @@ impl Watch {
     }
 }
 
-/// Looks at one switch whenever it is told to, and is done with the last look.
-struct Looker {
+/// Reads one switch whenever it is told to, and is done with the last reading.
+struct Reader {
     switch: String,
     reach: Reach,
     ports: BTreeMap<u16, Arc<PortPolicy>>,
@@ -198,29 +198,29 @@ struct Looker {
     client: Option<Client>,
 }
 
-impl Looker {
+impl Reader {
     async fn run(
         mut self,
         mut ticks: watch::Receiver<u64>,
-        answers: mpsc::UnboundedSender<Answer>,
+        readings: mpsc::UnboundedSender<Reading>,
         started: Instant,
     ) {
         while ticks.changed().await.is_ok() {
             let tick = *ticks.borrow_and_update();
             let places = self.places.clone();
-            let seen = places.work(self.look()).await;
+            let seen = places.work(self.read()).await;
             let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             if seen.is_err() {
                 self.client = None;
             }
-            let sample = seen.map_err(|error| error.to_string());
-            if answers.send(Answer { switch: self.switch.clone(), tick, at_ns, sample }).is_err() {
+            let counters = seen.map_err(|error| error.to_string());
+            if readings.send(Reading { switch: self.switch.clone(), tick, at_ns, counters }).is_err() {
                 return;
             }
         }
     }
 
-    async fn look(&mut self) -> Result<Sample, DeviceError> {
+    async fn read(&mut self) -> Result<Counters, DeviceError> {
         let client = match &mut self.client {
             Some(client) => client,
             client => {
@@ -229,6 +229,6 @@ impl Looker {
                 client.insert(connected)
             }
         };
-        sample(client, self.shared.index(&self.switch), &self.ports).await
+        Ok(counters::read(client, self.shared.index(&self.switch), &self.ports).await?)
     }
 }

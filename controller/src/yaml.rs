@@ -4,6 +4,9 @@
 //! Semantic errors name the line of what they complain about, so every node keeps where it stood; serde-based readers lose
 //! that. Scalars stay text: what `10Gbps` or `off` means depends on the key, not on YAML's guess at a type.
 
+pub(crate) mod fields;
+pub(crate) mod problem;
+
 use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};

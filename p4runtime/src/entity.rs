@@ -41,7 +41,7 @@ pub use self::check::{check, check_update};
 pub use self::construct::{
     counter, delete, insert, member, member_group, meter, modify, packet_metadata, register, watching_group,
 };
-pub use self::describe::{describe, describe_action, describe_update, describe_value};
+pub use self::describe::{describe, describe_action, describe_update, describe_value, describe_watching};
 pub use self::key::EntityKey;
 use crate::bytes::BytesError;
 #[cfg(doc)]

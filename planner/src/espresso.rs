@@ -6,7 +6,7 @@
 //!             │                                        │                             │
 //!             └────────────► chain: an option's operations and how long each takes ◄─┘      collective: α–β times
 //!                               │
-//!                            timeline: F(S), who runs when on GPU, CPU, and both links ─► draw
+//!                            timeline: F(S), who runs when on GPU, CPU, and both links
 //!                               │
 //!                neighbours: the same of strategies that differ in little
 //!                               │
@@ -22,7 +22,6 @@ mod brute_force;
 mod chain;
 mod cluster;
 mod collective;
-mod draw;
 mod file;
 mod frontier;
 mod model;
@@ -43,7 +42,6 @@ pub use brute_force::{TooMany, brute_force, brute_force_offload};
 pub use chain::{Chain, Operation, Resource, chain};
 pub use cluster::{Cluster, ClusterError, CompressorCost, Congestion, DeviceCost, LinkCost, Rate, Trimming};
 pub use collective::time;
-pub use draw::draw;
 pub use file::{FileError, LARGEST};
 pub use model::{Model, ModelError, Tensor};
 pub use offload::{Offloaded, offload};

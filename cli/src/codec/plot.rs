@@ -3,13 +3,13 @@
 
 mod error;
 mod projection;
-mod svg;
 
 use super::gradient::Input;
 use super::measure::DecodingName;
 use super::source::Distribution;
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json};
+use crate::page::Page;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ use trimwire_encoder::papers::Scheme;
 
 const HELP: &str = "\
 Examples:
-  trimwire codec plot -o error.svg                                  all codecs, every packet trimmed
-  trimwire codec plot -o error.svg --codec rht --codec rht-paper --trim-rate 0.25
-  trimwire codec plot -o heavy.svg --dist student-t
-  trimwire codec plot --what projection -o projection.svg           is decoding unbiased on sparse rows, too?
+  trimwire codec plot -o error.html                                 all codecs, every packet trimmed
+  trimwire codec plot -o error.html --codec rht --codec rht-paper --trim-rate 0.25
+  trimwire codec plot -o heavy.html --dist student-t
+  trimwire codec plot --what projection -o projection.html          is decoding unbiased on sparse rows, too?
   trimwire codec plot --json                                        the points as JSON
 
 error: bytes are those of an untagged Ethernet frame without its checksum: 42 bytes of headers, then the UDP
-payload. Lines are closed forms for Gaussian coordinates. Points are measured; dotted lines join points without a
-closed form. Packets are the largest that fit an MTU of 1500 bytes, unless --per-packet says otherwise.
+payload. Lines are closed forms for Gaussian coordinates. Points are measured.
+Packets are the largest that fit an MTU of 1500 bytes, unless --per-packet says otherwise.
 
 projection: rows are encoded, trimmed to 1 to 8 planes and decoded. They hold 1 to 1024 equal non-zeros with random
 signs at random places, or Gaussian coordinates. The plot shows the mean of <decoded, exact> / ||exact||^2.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// What to draw.
     #[arg(long, value_enum, default_value_t = What::Error)]
     pub what: What,
-    /// SVG file to write; a table of the points goes to stdout. Without it, the SVG goes to stdout.
+    /// Write a page (HTML) with the plot to this file. The points go to stdout in any case.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Codec to draw; may be repeated [default: all; for a projection rht].
@@ -83,11 +83,10 @@ pub(crate) enum What {
     Projection,
 }
 
-/// A plot, in every form that it is wanted in.
+/// A plot, in every form that it is wanted in. The page has the table, too.
 struct Plotted {
-    drawing: String,
+    page: Page,
     json: serde_json::Value,
-    table: String,
 }
 
 /// Measures, draws and writes.
@@ -97,28 +96,19 @@ pub(super) fn run(options: &Options) -> Outcome {
         What::Error => error::plot(options)?,
         What::Projection => projection::plot(options)?,
     };
-    match &options.output {
-        Some(file) => {
-            std::fs::write(file, &plotted.drawing)
-                .with_context(|| format!("cannot write --output {}", file.display()))?;
-        }
-        None if !options.json => print(&plotted.drawing)?,
-        None => {}
+    if let Some(file) = &options.output {
+        std::fs::write(file, plotted.page.html())
+            .with_context(|| format!("cannot write --output {}", file.display()))?;
     }
-    if options.json {
-        print_json(&plotted.json)?;
-    } else if options.output.is_some() {
-        print(&plotted.table)?;
-    }
-    Ok(())
+    Ok(if options.json { print_json(&plotted.json)? } else { print(&plotted.page.table)? })
 }
 
 impl Options {
     fn check(&self) -> Result<()> {
         self.input.check()?;
         if let Some(output) = &self.output {
-            let svg = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-            ensure!(svg, "--output {}: drawings are SVG (valid: names that end in .svg)", output.display());
+            let html = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+            ensure!(html, "--output {}: plots are pages (valid: names that end in .html)", output.display());
         }
         let rate = self.trim_rate;
         ensure!(rate > 0.0 && rate <= 1.0, "--trim-rate {rate}: valid are above 0 to 1");

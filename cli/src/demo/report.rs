@@ -3,7 +3,7 @@
 
 use super::outcome::{Outcome, Run};
 use super::table;
-use crate::page::{Axis, Figure, Page, Series, Unit, cumulative};
+use crate::page::{Axis, Figure, Mark, Page, Series, Unit, cumulative};
 
 /// Points of a distribution: more than a screen has dots for.
 const POINTS: usize = 2_000;
@@ -73,6 +73,6 @@ pub(super) fn html(outcome: &Outcome) -> String {
 }
 
 fn lines(outcome: &Outcome, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Series> {
-    let series = |run: &Run| Series { name: run.name.to_owned(), points: points(run), dots: false };
+    let series = |run: &Run| Series { name: run.name.to_owned(), points: points(run), mark: Mark::Line };
     outcome.runs.iter().map(series).collect()
 }

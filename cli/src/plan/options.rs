@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const HELP: &str = "\
 Examples:
   trimwire plan examples/plans/vgg16.yaml examples/plans/pcie-25g.yaml
-  trimwire plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.svg
+  trimwire plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.html
   trimwire plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire plan measure > cluster.yaml                      what compression and collectives take here
   trimwire plan train                                       what algorithms that choose how much to send do to a training
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Predict the iteration time of this earlier plan, instead of making one.
     #[arg(long, value_name = "PLAN.json")]
     pub plan: Option<PathBuf>,
-    /// Write the timeline to this SVG file.
+    /// Write a page (HTML) with the timeline to this file.
     #[arg(short, long, value_name = "FILE", conflicts_with = "plan")]
     pub output: Option<PathBuf>,
     /// List every tensor, not only compressed ones.

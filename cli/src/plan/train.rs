@@ -12,7 +12,7 @@ mod scenario;
 
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
-use crate::page::{Axis, Figure, Page, Series, Unit};
+use crate::page::{Axis, Figure, Mark, Page, Series, Unit};
 use anyhow::Context as _;
 use clap::Args;
 use scenario::{SCENARIOS, Scenario};
@@ -211,7 +211,7 @@ fn page(results: &[Results]) -> String {
         series: result
             .trained
             .iter()
-            .map(|one| Series { name: series_name(one, result), points: one.curve.clone(), dots: false })
+            .map(|one| Series { name: series_name(one, result), points: one.curve.clone(), mark: Mark::Line })
             .collect(),
         levels: Vec::new(),
     };

@@ -2,7 +2,7 @@
 //! `--report`: a page with the table and the distributions.
 
 use super::{Results, human};
-use crate::page::{Axis, Figure, Page, Series, Unit, cumulative};
+use crate::page::{Axis, Figure, Mark, Page, Series, Unit, cumulative};
 use serde::{Deserialize, Serialize};
 use trimwire_fabric::sim::report::RunReport;
 use trimwire_fabric::sim::run::Outcome;
@@ -112,11 +112,11 @@ fn lines(results: &Results, curves: &[Curves], points: impl Fn(&Curves) -> Vec<(
     let series = |(run, curves): (&RunReport, &Curves)| Series {
         name: run.name.clone(),
         points: points(curves),
-        dots: false,
+        mark: Mark::Line,
     };
     results.runs.iter().zip(curves).map(series).collect()
 }
 
 fn dot(run: &RunReport) -> Series {
-    Series { name: run.name.clone(), points: vec![(run.fct_p99_s, run.nmse)], dots: true }
+    Series { name: run.name.clone(), points: vec![(run.fct_p99_s, run.nmse)], mark: Mark::Dots }
 }

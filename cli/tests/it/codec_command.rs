@@ -148,7 +148,7 @@ fn bad_flags_are_named_with_what_is_valid() {
     fails(
         &["plot", "-o", "error.png"],
         2,
-        "--output error.png: drawings are SVG (valid: names that end in .svg)",
+        "--output error.png: plots are pages (valid: names that end in .html)",
     );
     fails(&["plot", "-o", "error"], 2, "drawings are SVG");
 }
@@ -306,9 +306,9 @@ fn inspect_prints_packets_and_a_summary() {
 }
 
 #[test]
-fn plot_writes_a_drawing_and_prints_its_points() {
+fn plot_writes_a_page_and_prints_its_points() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("error.svg");
+    let file = folder.path().join("error.html");
     let small = ["--coordinates", "4096", "--messages", "1", "--codec", "rht", "--codec", "raw"];
     let arguments = [&["plot", "--json", "-o", file.to_str().unwrap()], &small[..]].concat();
     let report = json(&arguments);
@@ -318,13 +318,13 @@ fn plot_writes_a_drawing_and_prints_its_points() {
             points.iter().filter(|p| p["codec"] == codec).map(|p| p["nmse"].as_f64().unwrap()).collect();
         assert!(errors.len() > 10 && errors.is_sorted_by(|a, b| a >= b), "{codec}: {errors:?}");
     }
-    let svg = std::fs::read_to_string(&file).unwrap();
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-    assert!(svg.contains(">rht</text>") && svg.contains(">raw</text>") && !svg.contains(">sq</text>"));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains(r#""name":"rht""#) && page.contains(r#""name":"raw""#));
+    assert!(!page.contains(r#""name":"sq""#) && page.contains("SONiC 128 B"));
     fails(
-        &[&["plot", "-o", "/nowhere/p.svg"], &small[..]].concat(),
+        &[&["plot", "-o", "/nowhere/p.html"], &small[..]].concat(),
         1,
-        "cannot write --output /nowhere/p.svg",
+        "cannot write --output /nowhere/p.html",
     );
     assert!(!Path::new("/nowhere").exists());
 }
@@ -332,7 +332,7 @@ fn plot_writes_a_drawing_and_prints_its_points() {
 #[test]
 fn plot_of_projections_has_every_kind_of_row_at_every_depth() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("projection.svg");
+    let file = folder.path().join("projection.html");
     let arguments = ["plot", "--what", "projection", "--row-log2", "8", "--messages", "3", "--json", "-o"];
     let report = json(&[&arguments[..], &[file.to_str().unwrap()]].concat());
     let points = report["points"].as_array().unwrap();
@@ -345,14 +345,8 @@ fn plot_of_projections_has_every_kind_of_row_at_every_depth() {
         );
         assert!((point["projection"].as_f64().unwrap() - 1.0).abs() < 0.5, "{point}");
     }
-    let svg = std::fs::read_to_string(&file).unwrap();
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-    for text in [
-        "8 planes</text>",
-        "Gaussian</text>",
-        "± 1 %</text>",
-        "projection: ⟨decoded, exact⟩ / ‖exact‖²</text>",
-    ] {
-        assert!(svg.contains(text), "{text}");
+    let page = std::fs::read_to_string(&file).unwrap();
+    for text in ["8 planes", "Gaussian", "+ 1 %", "projection: ⟨decoded, exact⟩ / ‖exact‖²"] {
+        assert!(page.contains(text), "{text}");
     }
 }

@@ -53,13 +53,15 @@ fn a_plan_is_drawn_and_checked_against_its_model() {
     let folder = tempfile::tempdir().unwrap();
     let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");
     let [gpt, _] = paths("gpt-2.yaml", "");
-    let drawing = folder.path().join("timeline.svg").display().to_string();
+    let drawing = folder.path().join("timeline.html").display().to_string();
     let made = run(&[&lstm, &pcie, "--json", "-o", &drawing]);
     let plan = folder.path().join("plan.json");
     std::fs::write(&plan, &made.stdout).unwrap();
     let plan = plan.display().to_string();
-    let svg = std::fs::read_to_string(&drawing).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("LSTM on 8 x 8 V100") && svg.contains(">T9<"), "{svg}");
+    let page = std::fs::read_to_string(&drawing).unwrap();
+    assert!(
+        page.contains("<h1>LSTM on 8 x 8 V100") && page.contains(r#""T9""#) && page.contains("processors")
+    );
 
     let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     let again = json(&[&lstm, &pcie, "--plan", &plan, "--json"]);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use trimwire_controller::{Compiler, Fabric, inventory, manual_steps, show, start};
+use trimwire_controller::topology::inventory;
+use trimwire_controller::{Compiler, Fabric, manual_steps, show, start_commands};
 
 use super::file::FileArgs;
 use super::outcome::{Outcome, bad_input, print};
@@ -24,7 +25,7 @@ impl Check {
     pub(crate) fn run(&self) -> Outcome {
         let (fabric, artifacts) = self.file.read()?;
         if self.start {
-            print(&start::commands(&fabric).join("\n"))?;
+            print(&start_commands(&fabric).join("\n"))?;
             return Ok(0);
         }
         let compiler = Compiler::new(Arc::new(fabric), &artifacts);

@@ -194,7 +194,7 @@ impl DrainArgs {
         loop {
             let plan = plan_blocking(fabric, artifacts, options).map_err(failed)?;
             let others: Vec<&SwitchPlan> =
-                plan.switches.iter().filter(|plan| plan.error.is_some() || plan.changes()).collect();
+                plan.switches.iter().filter(|plan| plan.error.is_some() || plan.changes_routes()).collect();
             let Some(first) = others.first() else { return Ok(()) };
             if began.elapsed() >= self.wait {
                 let why = first.error.clone().unwrap_or_else(|| "its routes are the old ones".to_owned());

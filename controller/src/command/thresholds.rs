@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use trimwire_controller::Fabric;
-use trimwire_controller::follow::{Measured, measured, page_of};
-use trimwire_controller::thresholds::{LAYERS_SCHEMA, Model, answer, draw, fragment};
+use trimwire_controller::follow::{Measured, measured};
+use trimwire_controller::run::thresholds_page;
+use trimwire_controller::thresholds::{LAYERS_SCHEMA, Model, answer, fragment};
 
 use super::input;
 use super::outcome::{Failure, Outcome, bad_input, failed, print, print_value, say};
@@ -21,7 +22,6 @@ Examples:
   trimwire-controller thresholds --model layers.yaml --from-run 127.0.0.1:9550
                                                                          load and burst as a `run` has measured them
   trimwire-controller thresholds --model layers.yaml --policy drop       MLT's selective dropping
-  trimwire-controller thresholds --model layers.yaml --plot loss.svg     weighted loss against the buffer
 
 The documentation explains the file and the formulas. examples/models has files to start from.";
 
@@ -48,9 +48,6 @@ pub(crate) struct Thresholds {
     /// Write the policy to this file as YAML [default: print it after the report].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write an SVG of the weighted loss against the buffer.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -88,9 +85,6 @@ impl Thresholds {
         };
         let answer = answer(&model, fabric.as_ref()).map_err(bad_input)?;
         let policy = fragment(&answer, self.policy == Policy::Trim);
-        if let Some(path) = &self.plot {
-            write(path, &draw(&answer))?;
-        }
         if let Some(path) = &self.output {
             write(path, &policy)?;
         }
@@ -110,7 +104,7 @@ impl Thresholds {
         let page = match host.parse::<SocketAddr>() {
             Ok(address) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let asked = async { tokio::time::timeout(PATIENCE, page_of(address)).await };
+                let asked = async { tokio::time::timeout(PATIENCE, thresholds_page(address)).await };
                 let answer = runtime.map_err(failed)?.block_on(asked);
                 answer.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}"))).map_err(wrong)?
             }

@@ -5,7 +5,7 @@ use trimwire_p4runtime::entity;
 
 use super::routes::group_ids;
 use super::*;
-use crate::artifacts::Artifacts;
+use crate::program::Artifacts;
 use crate::topology::Avoid;
 
 fn words(text: &str, switch: &str) -> Vec<String> {

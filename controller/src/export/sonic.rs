@@ -19,10 +19,10 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::notes::{Fidelity, Note};
-pub use self::patch::Operation;
+pub use self::patch::PatchOperation;
 pub use self::present::{Present, PresentError};
 use crate::model::{Fabric, Overload, PortPolicy};
-use crate::problem::hint;
+use crate::yaml::problem::hint;
 
 /// CONFIG_DB: table, key, field, value. All values are text or lists of it.
 pub type ConfigDb = BTreeMap<String, BTreeMap<String, BTreeMap<String, Field>>>;
@@ -88,7 +88,7 @@ pub struct Export {
     pub config_db: ConfigDb,
     /// The way there from what the switch has, where that is known: a JSON patch (RFC 6902) for `config apply-patch`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub patch: Option<Vec<Operation>>,
+    pub patch: Option<Vec<PatchOperation>>,
     /// One for each knob of the fabric file.
     pub notes: Vec<Note>,
 }

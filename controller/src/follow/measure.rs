@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From samples of counters to what ports were offered in a window, and what became of it.
+//! From readings of counters to what ports were offered in a window, and what became of it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counters::{Counter, Counters, QueueCounters};
 use crate::model::QueuePlan;
-use crate::sample::{Counter, QueueSample, Sample};
 
 /// What a port was offered in a window, as its counters tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,10 +45,10 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(sample: &Sample, port: u16, classes: &[u8]) -> Self {
+    fn of(read: &Counters, port: u16, classes: &[u8]) -> Self {
         let mut counts = Self::default();
         for queue in classes {
-            let found = sample.queues.get(&(port, *queue));
+            let found = read.queues.get(&(port, *queue));
             let sum = |counters: &[Counter]| found.map_or([0; 2], |queue| total(queue, counters));
             let [refused, refused_bytes] = sum(&[
                 Counter::Trimmed,
@@ -83,9 +83,9 @@ fn sum(values: &[u64]) -> u64 {
 }
 
 /// Packets and bytes of some counters.
-fn total(queue: &QueueSample, counters: &[Counter]) -> [u64; 2] {
+fn total(queue: &QueueCounters, counters: &[Counter]) -> [u64; 2] {
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
-    let counts = counters.iter().filter_map(|counter| queue.counters.get(counter));
+    let counts = counters.iter().filter_map(|counter| queue.counts.get(counter));
     counts.fold([0, 0], |[packets, bytes], count| {
         [packets.saturating_add(unsigned(count.packets)), bytes.saturating_add(unsigned(count.bytes))]
     })
@@ -105,11 +105,11 @@ pub(super) struct Window {
 
 impl Window {
     /// Takes what was counted up to `now`.
-    pub(super) fn add(&mut self, now: u64, sample: &Sample, port: u16, (rate_bps, plan): (u64, &QueuePlan)) {
+    pub(super) fn add(&mut self, now: u64, read: &Counters, port: u16, (rate_bps, plan): (u64, &QueuePlan)) {
         let classes = &plan.classes;
-        let waited = sample.queues.get(&(port, plan.trimmed)).and_then(|queue| queue.waiting);
+        let waited = read.queues.get(&(port, plan.trimmed)).and_then(|queue| queue.waiting);
         self.trim_peak = self.trim_peak.max(waited.and_then(|waiting| waiting.peak));
-        let counts = Counts::of(sample, port, classes);
+        let counts = Counts::of(read, port, classes);
         let before = self.last.replace((now, counts.clone()));
         let Some((from, before)) = before.filter(|(from, _)| *from < now) else { return };
         let Some(more) = counts.since(&before) else { return };

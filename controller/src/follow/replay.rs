@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::sample::{Count, Counter, QueueSample, Waiting};
+use crate::counters::{Count, Counter, QueueCounters, Waiting};
 
 const RATE: u64 = 10_000_000_000;
 const FRAME: u64 = 1406;
@@ -16,7 +16,7 @@ const FRAME: u64 = 1406;
 const WINDOWS: u64 = 96;
 /// Of line time: so much stands for a quarter of an hour.
 const WINDOW_NS: u64 = 25_000_000;
-const SAMPLES: u64 = 5;
+const READINGS: u64 = 5;
 
 /// Of the day: offered load, packets in a burst, shares of the classes.
 fn hour(window: u64) -> (f64, u64, [f64; 4]) {
@@ -53,7 +53,7 @@ struct Port {
     /// By class, then trimmed packets: arrivals and sizes.
     queues: [VecDeque<(u64, u64)>; 5],
     bytes: [u64; 5],
-    /// Most bytes in the trim queue since the last sample.
+    /// Most bytes in the trim queue since the last reading.
     trim_peak: u64,
     /// By class.
     counters: [BTreeMap<Counter, Count>; 4],
@@ -133,14 +133,14 @@ impl Port {
         self.trim_peak = self.trim_peak.max(self.bytes[TRIM]);
     }
 
-    fn sample(&mut self) -> Sample {
+    fn read(&mut self) -> Counters {
         let queue = |(queue, counters): (&u8, &BTreeMap<Counter, Count>)| {
-            ((1, *queue), QueueSample { counters: counters.clone(), waiting: None })
+            ((1, *queue), QueueCounters { counts: counters.clone(), waiting: None })
         };
         let mut queues: BTreeMap<_, _> = [5, 4, 3, 2].iter().zip(&self.counters).map(queue).collect();
         let waiting = Waiting { now: self.bytes[TRIM], peak: Some(std::mem::take(&mut self.trim_peak)) };
-        queues.insert((1, 6), QueueSample { waiting: Some(waiting), ..QueueSample::default() });
-        Sample { queues, ..Sample::default() }
+        queues.insert((1, 6), QueueCounters { waiting: Some(waiting), ..QueueCounters::default() });
+        Counters { queues, ..Counters::default() }
     }
 }
 
@@ -175,7 +175,7 @@ links: [ {{ a: h1, b: \"s1:1\", speed: 10Gbps }} ]
         let (load, burst, shares) = hour(window);
         let end = (window + 1) * WINDOW_NS;
         let gap = (burst * FRAME * 8_000_000_000 / RATE) as f64 / load;
-        let mut sampled = now;
+        let mut read = now;
         while now < end {
             now += (-random.share().ln() * gap) as u64 + 1;
             let policy = Arc::clone(&follow.policies()["s1"][&1]);
@@ -190,9 +190,9 @@ links: [ {{ a: h1, b: \"s1:1\", speed: 10Gbps }} ]
                 let is_important = random.share() > 0.5;
                 port.arrive(now, class, is_important, weights[class] / mean, &policy);
             }
-            if now - sampled >= WINDOW_NS / SAMPLES {
-                sampled = now;
-                follow.handle_sample(now, "s1", &port.sample());
+            if now - read >= WINDOW_NS / READINGS {
+                read = now;
+                follow.handle_counters(now, "s1", &port.read());
                 follow.handle_timeout(now, true);
             }
         }

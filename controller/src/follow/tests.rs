@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sample::{Count, Counter, QueueSample, Waiting};
+use crate::counters::{Count, Counter, QueueCounters, Waiting};
 
 const MINUTE: u64 = 60_000_000_000;
 const EVERY: u64 = 5 * MINUTE;
@@ -46,7 +46,7 @@ impl Counted {
         self.trim_dropped += packets as u64 * dropped / 1_000_000;
     }
 
-    fn sample(&self) -> Sample {
+    fn read(&self) -> Counters {
         let count = |packets: u64| Count { packets: packets as i64, bytes: packets as i64 * 1406 };
         let queue = |class: usize| {
             let dropped = if class == 0 { self.trim_dropped } else { 0 };
@@ -55,16 +55,16 @@ impl Counted {
                 (Counter::Trimmed, count(self.refused[class].saturating_sub(dropped))),
                 (Counter::TrimDropped, count(dropped)),
             ]);
-            ((1, 5 - class as u8), QueueSample { counters, waiting: None })
+            ((1, 5 - class as u8), QueueCounters { counts: counters, waiting: None })
         };
         let mut queues: BTreeMap<_, _> = (0..4).map(queue).collect();
         let waiting = Waiting { now: 0, peak: Some(self.trim_peak) };
-        queues.insert((1, 6), QueueSample { waiting: Some(waiting), ..QueueSample::default() });
-        Sample { queues, ..Sample::default() }
+        queues.insert((1, 6), QueueCounters { waiting: Some(waiting), ..QueueCounters::default() });
+        Counters { queues, ..Counters::default() }
     }
 
     fn tell(&self, follow: &mut Follow) {
-        follow.handle_sample(self.now, "s1", &self.sample());
+        follow.handle_counters(self.now, "s1", &self.read());
         follow.handle_timeout(self.now, true);
     }
 }
@@ -76,7 +76,7 @@ const BACK: [f64; 4] = [0.02, 0.03, 0.15, 0.8];
 fn begun(thresholds: &str) -> (Follow, Counted) {
     let mut follow = Follow::new(&fabric(thresholds), 0);
     let counted = Counted::default();
-    follow.handle_sample(0, "s1", &counted.sample());
+    follow.handle_counters(0, "s1", &counted.read());
     (follow, counted)
 }
 
@@ -101,7 +101,7 @@ fn loads_are_what_bytes_met_and_what_a_restart_took_with_it_counts_nothing() {
     let (mut follow, mut counted) = begun("follow: measure");
     // Four minutes of nothing and one of a full line: bytes met a full line.
     counted.now += 4 * MINUTE;
-    follow.handle_sample(counted.now, "s1", &counted.sample());
+    follow.handle_counters(counted.now, "s1", &counted.read());
     counted.now -= 4 * MINUTE;
     counted.pass(0.2, [0.4, 0.3, 0.2, 0.1], 10_000, 1_000);
     counted.tell(&mut follow);
@@ -271,7 +271,7 @@ fn who_does_not_lead_measures_and_a_quiet_port_teaches_nothing() {
     let (mut follow, mut counted) = begun("follow: apply");
     for _ in 0..5 {
         counted.pass(0.95, BACK, 50_000, 1_000);
-        follow.handle_sample(counted.now, "s1", &counted.sample());
+        follow.handle_counters(counted.now, "s1", &counted.read());
         follow.handle_timeout(counted.now, false);
     }
     let told = follow.told()[0].clone();
@@ -378,10 +378,10 @@ fn a_switch_that_counts_nonsense_is_no_reason_to_stop() {
                 [Counter::Admitted, Counter::Trimmed, Counter::TrimDropped]
                     .map(|counter| (counter, count(round)))
                     .into();
-            let queue = |queue: u8| ((1, queue), QueueSample { counters: counters.clone(), waiting: None });
-            let sample = Sample { queues: [5, 4, 3, 2].map(queue).into(), ..Sample::default() };
+            let queue = |queue: u8| ((1, queue), QueueCounters { counts: counters.clone(), waiting: None });
+            let read = Counters { queues: [5, 4, 3, 2].map(queue).into(), ..Counters::default() };
             let now = EVERY * round.unsigned_abs();
-            follow.handle_sample(now, "s1", &sample);
+            follow.handle_counters(now, "s1", &read);
             follow.handle_timeout(now, true);
         }
         let _ = measured(&serde_json::to_string(&follow.told()).unwrap(), None);

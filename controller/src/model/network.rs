@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Target;
-use crate::problem::Located;
+use crate::yaml::problem::Located;
 
 /// A switch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 use super::*;
-use crate::artifacts::Artifacts;
 use crate::compile::Compiler;
 use crate::model::Fabric;
+use crate::program::Artifacts;
 
 const LEAF_SPINE: &str = include_str!("../../../examples/fabrics/leaf-spine.yaml");
 
@@ -92,6 +92,36 @@ fn a_group_told_with_one_members_port_for_all_is_in_place_and_one_with_a_foreign
     assert_eq!(told(&|members| watch(members, WatchKind::WatchPort(vec![77]))), groups);
     assert_eq!(told(&|members| members[0].watch_kind = None), groups);
     assert_eq!(told(&|members| drop(members.pop())), groups);
+}
+
+#[test]
+fn groups_that_differ_in_watch_ports_alone_are_told_apart_by_them_and_others_by_their_members() {
+    use trimwire_p4runtime::v1::action_profile_group::member::WatchKind;
+
+    let artifacts = Artifacts::embedded().unwrap();
+    let index = artifacts.index();
+    let told = |change: &dyn Fn(&mut Member)| {
+        let wanted = wanted(LEAF_SPINE, &artifacts);
+        let mut actual: Actual =
+            wanted.iter().map(|(key, wanted)| (key.clone(), wanted.entity.clone())).collect();
+        let mut groups = actual.values_mut().filter_map(|entity| match &mut entity.entity {
+            Some(Kind::ActionProfileGroup(group)) => Some(group),
+            _ => None,
+        });
+        change(&mut groups.next().unwrap().members[0]);
+        let changes = difference(&wanted, &actual, index);
+        assert_eq!(changes.len(), 1);
+        let behind = |text: &str| text.split_once("members ").unwrap().1.to_owned();
+        (behind(&changes[0].before), behind(&changes[0].text))
+    };
+    let (before, after) = told(&|member| member.watch_kind = Some(WatchKind::WatchPort(vec![77])));
+    assert_eq!(
+        (before.as_str(), after.as_str()),
+        ("[2 watching port 77, 3 watching port 2]", "[2 watching port 1, 3 watching port 2]")
+    );
+    let (before, _) = told(&|member| member.watch_kind = None);
+    assert_eq!(before, "[2 watching none, 3 watching port 2]");
+    assert_eq!(told(&|member| member.weight = 3), ("[2×3, 3]".to_owned(), "[2, 3]".to_owned()));
 }
 
 #[test]

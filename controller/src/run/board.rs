@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::faults::Fault;
 use super::replacing::Replacing;
 use super::task::Tally;
+use crate::counters::Counters;
 use crate::follow::Following;
-use crate::sample::Sample;
 
 /// One switch.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -35,7 +35,7 @@ pub struct SwitchStatus {
     /// Samples of trimmed packets that it has told.
     pub cut_samples: u64,
     /// Counters and occupancy, as last read; of the last connection.
-    pub sample: Sample,
+    pub counters: Counters,
 }
 
 impl SwitchStatus {

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::talkers::{CutSample, QueueTalkers, SwitchTalkers};
+use crate::talkers::{CutSample, QueueTalkers, SwitchTalkers, Trimmed};
 
 /// Talkers of a queue that are told.
 const MOST: usize = 16;
@@ -20,12 +19,6 @@ pub(super) struct Cuts {
     /// Where its clock begins.
     started: Instant,
     switches: Arc<Mutex<BTreeMap<String, SwitchTalkers>>>,
-}
-
-/// What is told over HTTP.
-#[derive(Serialize)]
-struct Answer {
-    queues: Vec<QueueTalkers>,
 }
 
 impl Cuts {
@@ -71,6 +64,6 @@ impl Cuts {
             switches.iter_mut().flat_map(|(name, talkers)| talkers.told(now_ns, name, MOST)).collect()
         });
         // Nothing in it can fail to be written.
-        serde_json::to_string(&Answer { queues }).unwrap_or_default() + "\n"
+        serde_json::to_string(&Trimmed { queues }).unwrap_or_default() + "\n"
     }
 }

@@ -36,11 +36,11 @@ pub(super) struct Cutting {
     pub turns: Option<u32>,
 }
 
-/// What a list tells.
+/// The data of a list, by the digest that it is of.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum DigestData {
     Cutting(Vec<Cutting>),
-    Cut(Vec<CutSample>),
+    CutPackets(Vec<CutSample>),
 }
 
 /// Asks the switch for the digests, if it is not asked already. What a program does not have it does not tell.
@@ -71,24 +71,28 @@ async fn turn_on(client: &Client, digest_id: u32) -> Result<(), String> {
 }
 
 /// Lists of other digests, and what cannot be read, tell nothing.
-pub(super) fn read(list: &DigestList, index: &Index) -> Option<Told> {
+pub(super) fn read(list: &DigestList, index: &Index) -> Option<DigestData> {
     let is = |name| index.digest(name).map(Named::id) == Ok(list.digest_id);
     if is(CUTTING) {
-        Some(Told::Cutting(list.data.iter().filter_map(|data| cutting(&Fields::of(data)?)).collect()))
+        Some(DigestData::Cutting(
+            list.data.iter().filter_map(|data| cutting(&StructMembers::of(data)?)).collect(),
+        ))
     } else if is(CUT_PACKET) {
-        Some(Told::Cut(list.data.iter().filter_map(|data| cut_packet(&Fields::of(data)?)).collect()))
+        Some(DigestData::CutPackets(
+            list.data.iter().filter_map(|data| cut_packet(&StructMembers::of(data)?)).collect(),
+        ))
     } else {
         None
     }
 }
 
-/// The fields of a struct, in the order of its declaration.
-struct Fields<'d>(&'d [P4Data]);
+/// The members of a struct, in the order of its declaration.
+struct StructMembers<'d>(&'d [P4Data]);
 
-impl<'d> Fields<'d> {
+impl<'d> StructMembers<'d> {
     fn of(data: &'d P4Data) -> Option<Self> {
         match &data.data {
-            Some(p4_data::Data::Struct(fields)) => Some(Self(&fields.members)),
+            Some(p4_data::Data::Struct(data)) => Some(Self(&data.members)),
             _ => None,
         }
     }
@@ -107,28 +111,28 @@ impl<'d> Fields<'d> {
 }
 
 /// Of `p4/bmv2/cut_events.p4`; Tofino's has no `turns`.
-fn cutting(fields: &Fields<'_>) -> Option<Cutting> {
+fn cutting(members: &StructMembers<'_>) -> Option<Cutting> {
     Some(Cutting {
-        port: fields.number(0)?,
-        queue: fields.number(1)?,
-        starts: fields.number::<u8>(2)? == 1,
-        queue_bytes: fields.number(3)?,
-        turns: fields.number(4),
+        port: members.number(0)?,
+        queue: members.number(1)?,
+        starts: members.number::<u8>(2)? == 1,
+        queue_bytes: members.number(3)?,
+        turns: members.number(4),
     })
 }
 
 /// Of `p4/bmv2/cut_samples.p4`; the source port, between the addresses and the destination's, is only entropy.
-fn cut_packet(fields: &Fields<'_>) -> Option<CutSample> {
+fn cut_packet(members: &StructMembers<'_>) -> Option<CutSample> {
     let flow = Flow {
-        source: fields.address(4)?,
-        destination: fields.address(5)?,
-        destination_port: fields.number(7)?,
+        source: members.address(4)?,
+        destination: members.address(5)?,
+        destination_port: members.number(7)?,
     };
     Some(CutSample {
-        port: fields.number(0)?,
-        queue: fields.number(1)?,
-        number: fields.number(2)?,
-        bytes: fields.number(3)?,
+        port: members.number(0)?,
+        queue: members.number(1)?,
+        number: members.number(2)?,
+        bytes: members.number(3)?,
         flow,
     })
 }

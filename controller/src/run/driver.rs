@@ -22,18 +22,18 @@ use super::filled;
 use super::follower::Follower;
 use super::interfaces::Listener;
 use super::replacing::{Order, Replacements, Seen};
-use super::reporter::{Reporter, Told};
-use super::task::{Action, Event, Looked, Loss, Runs, Standing, SwitchTask};
+use super::reporter::{Findings, Reporter};
+use super::task::{Action, Comparison, Event, Loss, Runs, Standing, SwitchTask};
 use super::wanted::Wanted;
-use crate::bypass;
-use crate::converge::{self, converge, pipeline_state};
-use crate::device::{self, DeviceError, Reach};
-use crate::fleet::Shared;
-use crate::health;
+use crate::counters::{self, Counters};
 use crate::model::{End, Follows};
 use crate::reconcile;
-use crate::report::{PipelineState, SwitchReport};
-use crate::sample::{Sample, sample};
+use crate::rollout::bypass;
+use crate::rollout::converge::{self, converge, pipeline_state};
+use crate::rollout::device::{self, DeviceError, Reach};
+use crate::rollout::fleet::Shared;
+use crate::rollout::health;
+use crate::rollout::report::{PipelineState, SwitchReport};
 use crate::topology::{Avoid, Detours, SwitchRoutes};
 
 /// What stays the same for as long as a driver runs.
@@ -62,14 +62,14 @@ struct Session {
     /// What was last told of it.
     seen: Arbitration,
     digests: Option<mpsc::Receiver<DigestList>>,
-    ports: Ports,
+    ports: PortStream,
 }
 
 /// What a switch tells of its ports, if it does.
-enum Ports {
+enum PortStream {
     Unasked,
     Silent,
-    Told { states: Box<Streaming<PortStates>>, heard: Instant },
+    Open { states: Box<Streaming<PortStates>>, heard: Instant },
 }
 
 /// A switch that tells of its ports does so every second, and is dead when it does not.
@@ -88,8 +88,8 @@ enum Done {
 
 struct Worked {
     event: Event,
-    sample: Option<Sample>,
-    told: Option<Told>,
+    counters: Option<Counters>,
+    findings: Option<Findings>,
     /// What the switch holds of routes from now on, where that is known.
     routes: Option<SwitchRoutes>,
     /// What these leave out.
@@ -97,13 +97,13 @@ struct Worked {
 }
 
 impl Worked {
-    fn done(event: Event, sample: Option<Sample>) -> Done {
-        Done::Worked(Self { event, sample, told: None, routes: None, avoid: None })
+    fn done(event: Event, counters: Option<Counters>) -> Done {
+        Done::Worked(Self { event, counters, findings: None, routes: None, avoid: None })
     }
 }
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
-/// A look at a switch's counters after it was given another program.
+/// A check of a switch's counters after it was given another program.
 type Check = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Keeps one switch at what is wanted, until `wanted` is closed.
@@ -153,19 +153,21 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                     let avoided = Arc::clone(&avoid.borrow());
                     work = Some(Box::pin(reroute(client, current(), routes.take(), avoided)));
                 }
-                (Action::Look, Some(client)) => {
-                    work = Some(Box::pin(look(client, current(), Arc::clone(&avoid.borrow()))));
+                (Action::Compare, Some(client)) => {
+                    work = Some(Box::pin(compare(client, current(), Arc::clone(&avoid.borrow()))));
                 }
-                (Action::Sample, Some(client)) => work = Some(Box::pin(glance(client, current()))),
+                (Action::ReadCounters, Some(client)) => {
+                    work = Some(Box::pin(read_counters(client, current())))
+                }
                 // The task asks for work only while it is connected.
-                (Action::Reconcile | Action::Reroute | Action::Look | Action::Sample, None) => {}
+                (Action::Reconcile | Action::Reroute | Action::Compare | Action::ReadCounters, None) => {}
             }
         }
         if task.is_stopped() {
             // The board may already be another driver's.
             return;
         }
-        reporter.report(&mut task, number);
+        reporter.report(now(), &mut task, number, &wanted.borrow().names);
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
@@ -233,7 +235,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             },
             told = standing(told) => match told {
                 Ok(arbitration) => {
-                    let event = Event::Told(standing_of(&arbitration));
+                    let event = Event::Arbitrated(standing_of(&arbitration));
                     if let Some(session) = &mut session {
                         session.seen = arbitration;
                     }
@@ -248,7 +250,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                         is_anothers = matches!(error, DeviceError::ElectionIdInUse { .. });
                     }) {
                         Ok(begun) => {
-                            let event = Event::Told(standing_of(&begun.seen));
+                            let event = Event::Arbitrated(standing_of(&begun.seen));
                             session = Some(begun);
                             event
                         }
@@ -257,7 +259,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                     Done::Worked(worked) => {
                         routes = worked.routes.or(routes);
                         held = worked.avoid.unwrap_or(held);
-                        reporter.worked(worked.sample, worked.told);
+                        reporter.worked(worked.counters, worked.findings);
                         if matches!(worked.event, Event::Reconciled(..) | Event::Waits(..)) {
                             // What it was found to lack, it has by now.
                             is_well = None;
@@ -272,7 +274,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             }
             list = next(digests) => {
                 if let Some(session) = &session {
-                    reporter.digest(&session.client, &list, &wanted.borrow());
+                    reporter.digest(now(), &session.client, &list, &wanted.borrow());
                     tokio::select! {
                         biased;
                         _ = session.client.acknowledge_digest(list.digest_id, list.list_id) => {}
@@ -284,7 +286,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             }
         };
         // Digests go to the primary alone: what was told before is not known.
-        if !task.is_primary() && matches!(event, Event::Told(Standing::Primary)) {
+        if !task.is_primary() && matches!(event, Event::Arbitrated(Standing::Primary)) {
             reporter.begin();
         }
         if let Event::Lost(reason) = &event {
@@ -327,16 +329,16 @@ fn well(task: &SwitchTask, is_anothers: bool) -> Option<bool> {
 }
 
 /// What a switch tells next of its ports. An error is the connection's end.
-async fn port_states(ports: Option<(&Arc<Client>, &mut Ports)>) -> Result<PortStates, String> {
+async fn port_states(ports: Option<(&Arc<Client>, &mut PortStream)>) -> Result<PortStates, String> {
     let Some((client, ports)) = ports else { return std::future::pending().await };
-    if let Ports::Unasked = ports {
+    if let PortStream::Unasked = ports {
         *ports = match client.watch_ports().await {
-            Ok(Some(states)) => Ports::Told { states: Box::new(states), heard: Instant::now() },
+            Ok(Some(states)) => PortStream::Open { states: Box::new(states), heard: Instant::now() },
             // Whoever does not tell is believed to have all its links.
-            Ok(None) | Err(_) => Ports::Silent,
+            Ok(None) | Err(_) => PortStream::Silent,
         };
     }
-    let Ports::Told { states, heard } = ports else { return std::future::pending().await };
+    let PortStream::Open { states, heard } = ports else { return std::future::pending().await };
     match tokio::time::timeout_at(*heard + SILENCE, states.message()).await {
         Ok(Ok(Some(told))) => {
             *heard = Instant::now();
@@ -432,7 +434,7 @@ async fn connect(reach: Reach, bid: u128) -> Done {
 fn begin(client: Client) -> Result<Session, DeviceError> {
     let seen = client.arbitration()?;
     let digests = client.take_streams().map(|streams| streams.digests);
-    Ok(Session { client: Arc::new(client), seen, digests, ports: Ports::Unasked })
+    Ok(Session { client: Arc::new(client), seen, digests, ports: PortStream::Unasked })
 }
 
 async fn reconcile_switch(
@@ -444,8 +446,8 @@ async fn reconcile_switch(
 ) -> Done {
     if detector.asks(&wanted.name) {
         let detours = wanted.shared.around(&avoid.borrow());
-        let looking = filled::lacks(&client, &wanted, detours.as_deref());
-        let lacks = wanted.places.work(looking).await.unwrap_or_else(|error| Some(error.to_string()));
+        let comparing = filled::lacks(&client, &wanted, detours.as_deref());
+        let lacks = wanted.places.work(comparing).await.unwrap_or_else(|error| Some(error.to_string()));
         detector.change(|faults, _| faults.looked(&wanted.name, lacks));
     }
     detector.settle().await;
@@ -473,17 +475,24 @@ async fn reconcile_switch(
         }
         let loss = loss(outcome.as_ref().err());
         report.error = outcome.err().map(|error| error.to_string());
-        let (mut told, mut sample, mut routes, mut avoid) = (None, None, None, None);
+        let (mut findings, mut counters, mut routes, mut avoid) = (None, None, None, None);
         if loss == Loss::None && report.in_place.is_some() {
             let digests = cutting::subscribe(&client, wanted.index()).await;
-            told = Some(Told { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
-            sample = sampled(&client, &wanted).await;
+            findings =
+                Some(Findings { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
+            counters = read_or_none(&client, &wanted).await;
         }
         if report.is_ok() {
             routes = Some(routes_of(shared, name, detours.as_deref()));
             avoid = Some(avoided);
         }
-        Done::Worked(Worked { event: Event::Reconciled(Box::new(report), loss), sample, told, routes, avoid })
+        Done::Worked(Worked {
+            event: Event::Reconciled(Box::new(report), loss),
+            counters,
+            findings,
+            routes,
+            avoid,
+        })
     };
     wanted.places.work(work).await
 }
@@ -499,13 +508,13 @@ async fn wait(client: &Client, wanted: &Wanted, detours: Option<&Detours>, avoid
     }
     let avoid = written.is_ok().then_some(avoided);
     let event = Event::Waits(written.map(drop), loss);
-    Done::Worked(Worked { event, sample: None, told: None, routes: None, avoid })
+    Done::Worked(Worked { event, counters: None, findings: None, routes: None, avoid })
 }
 
 /// As after a roll-out. A switch whose counters cannot be read is believed to be well.
 async fn checked(client: Arc<Client>, wanted: Arc<Wanted>) -> Result<(), String> {
     let settle = Duration::from_nanos(wanted.shared.compiler.fabric().controller.settle_ns);
-    if settle.is_zero() || sampled(&client, &wanted).await.is_none() {
+    if settle.is_zero() || read_or_none(&client, &wanted).await.is_none() {
         return Ok(());
     }
     health::check(&client, wanted.index(), &wanted.ports, settle).await
@@ -553,50 +562,56 @@ async fn reroute(
         Err(reason) => (Err(reason), None),
     };
     let avoid = outcome.is_ok().then_some(avoid);
-    Done::Worked(Worked { event: Event::Rerouted(outcome, loss), sample: None, told: None, routes, avoid })
+    Done::Worked(Worked {
+        event: Event::Rerouted(outcome, loss),
+        counters: None,
+        findings: None,
+        routes,
+        avoid,
+    })
 }
 
-async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {
+async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {
     let shared = &wanted.shared;
     // Who leads has thresholds that follow the load by what it has measured.
     let follows = shared.compiler.fabric().follow.follows == Follows::Apply;
-    let looking = async {
+    let comparing = async {
         let desired = shared.compiler.compile_around(&wanted.name, shared.around(&avoid).as_deref())?;
         if pipeline_state(device::cookie(&client).await?, shared.artifacts(&wanted.name))
             != PipelineState::Same
         {
-            return Ok(Looked { differing: desired.len(), program: false });
+            return Ok(Comparison { differing: desired.len(), program: false });
         }
         let actual = device::actual(&client, wanted.index()).await?;
         let changes = reconcile::difference(&desired, &actual, wanted.index());
         let differing = changes.iter().filter(|change| !(follows && change.is_of_thresholds())).count();
-        Ok(Looked { differing, program: true })
+        Ok(Comparison { differing, program: true })
     };
     let work = async {
-        let looked: Result<Looked, DeviceError> = looking.await;
-        let loss = loss(looked.as_ref().err());
-        let sample = match &looked {
-            Ok(Looked { program: true, .. }) => sampled(&client, &wanted).await,
+        let compared: Result<Comparison, DeviceError> = comparing.await;
+        let loss = loss(compared.as_ref().err());
+        let counters = match &compared {
+            Ok(Comparison { program: true, .. }) => read_or_none(&client, &wanted).await,
             _ => None,
         };
-        Worked::done(Event::Looked(looked.map_err(|error| error.to_string()), loss), sample)
+        Worked::done(Event::Compared(compared.map_err(|error| error.to_string()), loss), counters)
     };
     wanted.places.work(work).await
 }
 
-/// Between two looks at all tables: whether the switch still runs the program, and its counters.
-async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
+/// Between two audits: whether the switch still runs the program, and its counters.
+async fn read_counters(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
     let work = async {
         let cookie = device::cookie(&client).await;
         let loss = loss(cookie.as_ref().err());
         let same = cookie.map(|cookie| {
             pipeline_state(cookie, wanted.shared.artifacts(&wanted.name)) == PipelineState::Same
         });
-        let sample = match same {
-            Ok(true) => sampled(&client, &wanted).await,
+        let counters = match same {
+            Ok(true) => read_or_none(&client, &wanted).await,
             _ => None,
         };
-        Worked::done(Event::Sampled(same.map_err(|error| error.to_string()), loss), sample)
+        Worked::done(Event::CountersRead(same.map_err(|error| error.to_string()), loss), counters)
     };
     wanted.places.work(work).await
 }
@@ -606,7 +621,7 @@ fn loss(error: Option<&DeviceError>) -> Loss {
 }
 
 /// Counters are for watching; a switch that does not give them is in place all the same.
-async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
-    let taken = sample(client, wanted.index(), &wanted.ports).await;
+async fn read_or_none(client: &Client, wanted: &Wanted) -> Option<Counters> {
+    let taken = counters::read(client, wanted.index(), &wanted.ports).await;
     taken.inspect_err(|error| tracing::warn!(switch = %wanted.name, "no counters: {error}")).ok()
 }

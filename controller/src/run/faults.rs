@@ -377,7 +377,7 @@ impl Detector {
         }
         for (switch, port, cause) in was.difference(&is) {
             let element = port.map_or_else(|| switch.clone(), |port| format!("{switch}:{port}"));
-            tracing::warn!("{element} in routes again, it was {}", cause.name());
+            tracing::warn!("{element} in routes again (was out: {})", cause.name());
         }
         let avoid = faults.avoid();
         self.avoid.send_if_modified(|known| {

@@ -13,9 +13,9 @@ use trimwire_p4runtime::v1::{Entity, TableEntry};
 
 use super::wanted::Wanted;
 use crate::compile::Desired;
-use crate::device::{self, DeviceError};
-use crate::program as names;
+use crate::program::names;
 use crate::reconcile::Actual;
+use crate::rollout::device::{self, DeviceError};
 use crate::topology::{Detours, Prefix, addresses};
 
 /// What a switch lacks, in words. Entries that are others than ours, or more, say nothing: a file may have changed meanwhile, and a

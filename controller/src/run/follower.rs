@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::board::{Board, Leader};
+use crate::counters::Counters;
 use crate::follow::Follow;
 use crate::model::{Fabric, PortPolicy};
-use crate::sample::Sample;
 
 /// Clones are the same one.
 #[derive(Debug, Clone)]
@@ -56,10 +56,10 @@ impl Follower {
         self.board.change(|status| status.following = core.told());
     }
 
-    /// A switch's counters. While a decision is computed nobody waits for it: the next sample has what this one had.
-    pub(super) fn sample(&self, switch: &str, sample: &Sample) {
+    /// A switch's counters. While a decision is computed nobody waits for it: the next ones have what these had.
+    pub(super) fn read(&self, switch: &str, counters: &Counters) {
         if let Ok(mut core) = self.core.try_lock() {
-            core.handle_sample(self.now(), switch, sample);
+            core.handle_counters(self.now(), switch, counters);
         }
     }
 

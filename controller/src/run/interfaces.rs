@@ -12,7 +12,7 @@ use super::backoff::Backoff;
 use super::driver::{is_trunk, tell_ports};
 use super::faults::Detector;
 use super::wanted::Wanted;
-use crate::device::{DeviceError, Reach};
+use crate::rollout::device::{DeviceError, Reach};
 
 /// A switch may tell of changes so often; more wait in its connection.
 const PACE: Duration = Duration::from_millis(1);

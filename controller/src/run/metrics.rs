@@ -15,7 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::board::{Leader, Status, SwitchStatus};
 use super::task::Drift;
-use crate::sample::{Count, Counter as Cell, QueueSample};
+use crate::counters::{Count, Counter as Cell, QueueCounters};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SwitchLabel {
@@ -221,13 +221,13 @@ fn tallies(registry: &mut Registry, status: &Status) {
 fn queues(registry: &mut Registry, status: &Status) {
     let all = || {
         status.switches.iter().flat_map(|(switch, status)| {
-            status.sample.queues.iter().map(move |((port, queue), sample)| {
-                (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, sample)
+            status.counters.queues.iter().map(move |((port, queue), counters)| {
+                (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, counters)
             })
         })
     };
-    let count = |sample: &QueueSample, cells: &[Cell]| {
-        let counted = cells.iter().filter_map(|cell| sample.counters.get(cell)).copied();
+    let count = |queue: &QueueCounters, cells: &[Cell]| {
+        let counted = cells.iter().filter_map(|cell| queue.counts.get(cell)).copied();
         counted.reduce(|sum, more| Count {
             packets: sum.packets.saturating_add(more.packets),
             bytes: sum.bytes.saturating_add(more.bytes),
@@ -256,8 +256,8 @@ fn queues(registry: &mut Registry, status: &Status) {
         (&[Cell::Transmitted], "transmitted", "Packets sent from the queue"),
     ] {
         let [packets, bytes]: [Family<QueueLabels, Counter>; 2] = Default::default();
-        for (labels, sample) in all() {
-            let Some(count) = count(sample, cells) else { continue };
+        for (labels, queue) in all() {
+            let Some(count) = count(queue, cells) else { continue };
             packets.get_or_create(&labels).inc_by(unsigned(count.packets));
             bytes.get_or_create(&labels).inc_by(unsigned(count.bytes));
         }
@@ -266,17 +266,17 @@ fn queues(registry: &mut Registry, status: &Status) {
     }
     let dropped = Family::<CauseLabels, Counter>::default();
     let [occupancy, peak]: [Family<QueueLabels, Gauge>; 2] = Default::default();
-    for (labels, sample) in all() {
+    for (labels, read) in all() {
         let QueueLabels { switch, port, queue } = &labels;
         for (cell, cause) in
             [(Cell::TailDropped, "tail"), (Cell::SelectiveDropped, "selective"), (Cell::TrimDropped, "trim")]
         {
             let labels = CauseLabels { switch: switch.clone(), port: *port, queue: *queue, cause };
-            if let Some(count) = count(sample, &[cell]) {
+            if let Some(count) = count(read, &[cell]) {
                 dropped.get_or_create(&labels).inc_by(unsigned(count.packets));
             }
         }
-        if let Some(waiting) = sample.waiting {
+        if let Some(waiting) = read.waiting {
             let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
             occupancy.get_or_create(&labels).set(bytes(waiting.now));
             if let Some(most) = waiting.peak {
@@ -285,8 +285,8 @@ fn queues(registry: &mut Registry, status: &Status) {
         }
     }
     let unroutable = Family::<SwitchLabel, Counter>::default();
-    for (switch, status) in status.switches.iter().filter(|(_, status)| !status.sample.queues.is_empty()) {
-        unroutable.get_or_create(&label(switch)).inc_by(unsigned(status.sample.unroutable));
+    for (switch, status) in status.switches.iter().filter(|(_, status)| !status.counters.queues.is_empty()) {
+        unroutable.get_or_create(&label(switch)).inc_by(unsigned(status.counters.unroutable));
     }
     registry.register("unroutable_packets", "Packets without a route", unroutable);
     registry.register("dropped_packets", "Packets that the program dropped, by cause", dropped);

@@ -14,7 +14,7 @@
 //! each other without them. They are led around, and over again, together, as each time costs all others a change of routes. Nobody else's
 //! turn comes while a switch has one. A switch without a program carries no traffic, and is brought in place without a turn.
 
-mod told;
+mod status;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use self::told::Replacing;
+pub use self::status::Replacing;
 use super::board::Board;
 use super::faults::Detector;
-use crate::fleet::Shared;
+use crate::rollout::fleet::Shared;
 use crate::topology::Avoid;
 
 /// What a driver knows of its switch.

@@ -9,16 +9,17 @@ use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::cuts::Cuts;
-use super::cutting::{self, Cutting};
+use super::cutting::{self, Cutting, DigestData};
 use super::follower::Follower;
+use super::said::Said;
 use super::task::{Notice, Runs, Standing, SwitchTask};
 use super::turns::{News, Turns};
 use super::wanted::Wanted;
-use crate::sample::Sample;
+use crate::counters::Counters;
 use crate::talkers::{CutSample, HostNames, Shares};
 
 /// What bringing a switch in place showed beside that.
-pub(super) struct Told {
+pub(super) struct Findings {
     /// Whether it tells of trims.
     pub digests: Result<(), String>,
     /// What does not go with the file.
@@ -34,10 +35,11 @@ pub(super) struct Reporter {
     cuts: Cuts,
     follower: Follower,
     turns: Turns,
+    said: Said,
     /// Of the task's clock.
     last_success: Option<u64>,
     backoff_ns: u64,
-    told: Told,
+    findings: Findings,
 }
 
 impl Reporter {
@@ -48,9 +50,10 @@ impl Reporter {
             cuts,
             follower,
             turns: Turns::default(),
+            said: Said::default(),
             last_success: None,
             backoff_ns: 0,
-            told: Told { digests: Ok(()), warnings: Vec::new(), begins: false },
+            findings: Findings { digests: Ok(()), warnings: Vec::new(), begins: false },
         }
     }
 
@@ -61,7 +64,10 @@ impl Reporter {
     }
 
     /// By the fabric file of this number.
-    pub(super) fn report(&mut self, task: &mut SwitchTask, file: u64) {
+    pub(super) fn report(&mut self, now_ns: u64, task: &mut SwitchTask, file: u64, names: &HostNames) {
+        for (last, news) in self.said.due(now_ns) {
+            self.log_cutting(&last, &news, names);
+        }
         while let Some(notice) = task.poll_notice() {
             if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
                 self.backoff_ns = *wait;
@@ -87,38 +93,40 @@ impl Reporter {
                 status.last_success = Some(unix_time());
             }
             if !status.up {
-                status.sample = Sample::default();
+                status.counters = Counters::default();
                 status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
             }
         });
     }
 
-    pub(super) fn worked(&mut self, sample: Option<Sample>, told: Option<Told>) {
-        if let Some(told) = told {
-            if told.begins {
+    pub(super) fn worked(&mut self, counters: Option<Counters>, findings: Option<Findings>) {
+        if let Some(findings) = findings {
+            if findings.begins {
                 self.begin();
                 self.board.change_switch(&self.name, |status| {
                     status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
                 });
             }
-            if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
+            if let (Err(error), true) = (&findings.digests, self.findings.digests != findings.digests) {
                 tracing::warn!(switch = %self.name, "does not tell what its queues trim: {error}");
             }
-            for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
+            for warning in
+                findings.warnings.iter().filter(|warning| !self.findings.warnings.contains(warning))
+            {
                 tracing::warn!(switch = %self.name, "{warning}");
             }
-            self.told = told;
+            self.findings = findings;
         }
-        if let Some(sample) = sample {
-            self.follower.sample(&self.name, &sample);
-            self.board.change_switch(&self.name, |status| status.sample = sample);
+        if let Some(counters) = counters {
+            self.follower.read(&self.name, &counters);
+            self.board.change_switch(&self.name, |status| status.counters = counters);
         }
     }
 
-    pub(super) fn digest(&mut self, client: &Client, list: &DigestList, wanted: &Wanted) {
+    pub(super) fn digest(&mut self, now_ns: u64, client: &Client, list: &DigestList, wanted: &Wanted) {
         match cutting::read(list, wanted.index()) {
-            Some(cutting::Told::Cutting(events)) => self.cutting(&events, wanted),
-            Some(cutting::Told::Cut(samples)) => self.cut(samples, wanted),
+            Some(DigestData::Cutting(events)) => self.cutting(now_ns, &events, wanted),
+            Some(DigestData::CutPackets(samples)) => self.cut(samples, wanted),
             None => {}
         }
         if client.missed_messages() > 0 {
@@ -126,8 +134,8 @@ impl Reporter {
         }
     }
 
-    /// A queue may turn thousands of times a second: the log has how a list leaves it.
-    fn cutting(&mut self, events: &[Cutting], wanted: &Wanted) {
+    /// A queue may turn thousands of times a second: the log has some of it.
+    fn cutting(&mut self, now_ns: u64, events: &[Cutting], wanted: &Wanted) {
         let mut left: BTreeMap<(u16, u8), (Cutting, News)> = BTreeMap::new();
         for event in events.iter().filter(|event| wanted.knows(event.port, event.queue)) {
             let Some(news) = self.turns.told(event) else { continue };
@@ -144,8 +152,10 @@ impl Reporter {
                 cutting.stops += news.stops;
             }
         });
-        for (last, news) in left.values() {
-            self.log_cutting(last, news, &wanted.names);
+        for (last, news) in left.into_values() {
+            if let Some((last, news)) = self.said.told(now_ns, last, news) {
+                self.log_cutting(&last, &news, &wanted.names);
+            }
         }
     }
 

@@ -6,20 +6,20 @@
 //!  Waiting ──────────► Connecting ───────────────► Primary: Reconcile, rest, Reconcile, …
 //!     ▲                    │  told: backup             │ ▲
 //!     │ lost, with         ▼                   demoted │ │ promoted
-//!     │ back-off        Backup: Look, rest, Look, … ◄──┘─┘
+//!     │ back-off        Backup: Compare, rest, … ◄─────┘─┘
 //!     └──────────────────── nobody is primary any more: Connect with a higher election id
 //! ```
 //!
-//! While another controller leads the fabric ([`Event::Leads`]) a primary looks, as a backup does, and nobody bids.
+//! While another controller leads the fabric ([`Event::Leads`]) a primary compares, as a backup does, and nobody bids.
 //!
 //! A switch that runs another program keeps it until it is its turn ([`Event::MayReplace`]). Until then a pass brings its routes to what is
 //! wanted, in the terms of the program that it has, and ends with [`Event::Waits`].
 //!
 //! Order of calls: [`SwitchTask::new`]; then [`SwitchTask::handle_event`] for what happens and [`SwitchTask::handle_timeout`]
 //! when [`SwitchTask::poll_timeout`] says; after each of these, drain [`SwitchTask::poll_action`] and carry the actions out in
-//! order. At most one of Connect, Reconcile, Look and Sample is under way at a time.
+//! order. At most one of Connect, Reconcile, Compare and ReadCounters is under way at a time.
 //!
-//! Between two audits, which read all tables, a switch that is in place is only glanced at (Sample): who else writes to it becomes its
+//! Between two audits, which read all tables, a switch that is in place has only its counters read (ReadCounters): who else writes to it becomes its
 //! primary first, and that is told.
 
 mod pass;
@@ -28,10 +28,10 @@ mod vocabulary;
 use std::collections::VecDeque;
 
 pub(super) use self::vocabulary::Runs;
-pub use self::vocabulary::{Action, Drift, Event, Looked, Loss, Notice, Standing, Tally};
+pub use self::vocabulary::{Action, Comparison, Drift, Event, Loss, Notice, Standing, Tally};
 use super::backoff::Backoff;
 use super::election::View;
-use crate::report::SwitchReport;
+use crate::rollout::report::SwitchReport;
 
 /// How long a backup leaves others the chance to become primary, at least and at most, before it bids higher itself.
 const GRACE_NS: (u64, u64) = (100_000_000, 400_000_000);
@@ -72,7 +72,7 @@ enum Expects {
 #[derive(Debug)]
 pub struct SwitchTask {
     interval: u64,
-    /// Between two looks at all tables.
+    /// Between two audits, which read all tables.
     audit: u64,
     /// When the next one is due.
     audit_at: u64,
@@ -91,7 +91,7 @@ pub struct SwitchTask {
     expects: Expects,
     /// The fabric file changed during a pass.
     again: bool,
-    /// What is under way is a glance, which may be dropped for something urgent.
+    /// What is under way is a reading of counters, which may be dropped for something urgent.
     may_reroute: bool,
     runs: Runs,
     in_place: Option<bool>,
@@ -104,7 +104,7 @@ pub struct SwitchTask {
 }
 
 impl SwitchTask {
-    /// A task that connects at once. `interval` and `audit` are in ns: between two looks, and between two at all tables.
+    /// A task that connects at once. `interval` and `audit` are in ns: between two readings, and between two of all tables.
     pub fn new(name: &str, election_id: u128, interval: u64, audit: u64, now: u64) -> Self {
         Self {
             interval,
@@ -134,13 +134,13 @@ impl SwitchTask {
     pub fn handle_event(&mut self, now: u64, event: Event) {
         match event {
             _ if self.state == State::Stopped => {}
-            Event::Told(standing) => self.told(now, standing),
+            Event::Arbitrated(standing) => self.arbitrated(now, standing),
             Event::Lost(reason) => self.lost(now, reason),
             Event::Reconciled(report, loss) => self.reconciled(now, &report, loss),
             Event::Waits(outcome, loss) => self.waits(now, outcome, loss),
             Event::MayReplace => self.may_replace(),
-            Event::Looked(outcome, loss) => self.looked(now, outcome, loss),
-            Event::Sampled(outcome, loss) => self.sampled(now, outcome, loss),
+            Event::Compared(outcome, loss) => self.compared(now, outcome, loss),
+            Event::CountersRead(outcome, loss) => self.counters_read(now, outcome, loss),
             Event::FabricChanged => self.fabric_changed(),
             Event::Detoured => self.detoured(),
             Event::Rerouted(outcome, loss) => self.rerouted(now, outcome, loss),
@@ -158,18 +158,22 @@ impl SwitchTask {
         match self.state {
             State::Waiting { until } if until <= now => self.connect(),
             State::Primary(Work::Resting { until }) if until <= now && self.is_quiet(now) => {
-                self.actions.push_back(Action::Sample);
+                self.actions.push_back(Action::ReadCounters);
                 self.may_reroute = true;
                 self.state = State::Primary(Work::Busy);
             }
             State::Primary(Work::Resting { until }) if until <= now && self.leads => self.reconcile(),
             State::Primary(Work::Resting { until }) if until <= now => {
-                self.actions.push_back(Action::Look);
+                self.actions.push_back(Action::Compare);
                 self.state = State::Primary(Work::Busy);
             }
             State::Backup { highest, bid_at: Some(at), .. } if at <= now => self.take_over(highest),
             State::Backup { work: Work::Resting { until }, highest, bid_at } if until <= now => {
-                self.actions.push_back(if self.is_quiet(now) { Action::Sample } else { Action::Look });
+                self.actions.push_back(if self.is_quiet(now) {
+                    Action::ReadCounters
+                } else {
+                    Action::Compare
+                });
                 self.state = State::Backup { work: Work::Busy, highest, bid_at };
             }
             _ => {}
@@ -315,7 +319,7 @@ impl SwitchTask {
         }
     }
 
-    fn told(&mut self, now: u64, standing: Standing) {
+    fn arbitrated(&mut self, now: u64, standing: Standing) {
         self.is_vacant = matches!(standing, Standing::Backup { primary_exists: false, .. });
         if standing != Standing::Primary {
             self.runs = Runs::Unknown;
@@ -339,7 +343,7 @@ impl SwitchTask {
                 if connected {
                     self.abandon();
                 }
-                self.actions.push_back(Action::Look);
+                self.actions.push_back(Action::Compare);
                 self.state = State::Backup { work: Work::Busy, highest, bid_at };
             }
         }
@@ -460,13 +464,13 @@ impl SwitchTask {
         }
     }
 
-    fn looked(&mut self, now: u64, outcome: Result<Looked, String>, loss: Loss) {
+    fn compared(&mut self, now: u64, outcome: Result<Comparison, String>, loss: Loss) {
         if !self.is_busy() {
             return;
         }
         match outcome {
-            Ok(looked) => {
-                let in_place = looked.program && looked.differing == 0;
+            Ok(found) => {
+                let in_place = found.program && found.differing == 0;
                 self.in_place = Some(in_place);
                 self.succeeded();
                 self.audited(now);
@@ -482,7 +486,7 @@ impl SwitchTask {
         }
     }
 
-    fn sampled(&mut self, now: u64, outcome: Result<bool, String>, loss: Loss) {
+    fn counters_read(&mut self, now: u64, outcome: Result<bool, String>, loss: Loss) {
         if !self.is_busy() {
             return;
         }
@@ -490,12 +494,12 @@ impl SwitchTask {
             Ok(true) if !self.again => self.rest(now),
             // It was restarted, or something else is wanted of it by now.
             Ok(_) if self.is_primary() && self.leads => self.reconcile(),
-            Ok(_) => self.actions.push_back(Action::Look),
+            Ok(_) => self.actions.push_back(Action::Compare),
             Err(reason) => self.failed(now, reason, loss),
         }
     }
 
-    /// Looking failed.
+    /// Reading failed.
     fn failed(&mut self, now: u64, reason: String, loss: Loss) {
         if loss == Loss::Connection {
             return self.lost(now, reason);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use trimwire_p4runtime::p4info::Index;
 
-use crate::fleet::Shared;
 use crate::model::PortPolicy;
-use crate::places::Places;
+use crate::rollout::fleet::Shared;
+use crate::rollout::places::Places;
 use crate::talkers::HostNames;
 
 /// What a switch should hold, and what work on it needs.

@@ -15,11 +15,11 @@ use trimwire_p4runtime::v1::{Action, Entity, TableEntry};
 
 use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
 use crate::compile::Compiler;
-use crate::device::{self, DeviceError};
+use crate::counters;
 use crate::model::Mac;
 use crate::model::QueuePolicy;
-use crate::program as names;
-use crate::sample;
+use crate::program::names;
+use crate::rollout::device::{self, DeviceError};
 
 /// Looks at one switch.
 pub(super) struct Decoder<'d> {
@@ -152,7 +152,7 @@ impl Decoder<'_> {
     }
 
     pub(super) async fn counters(&self) -> Result<Vec<CounterRow>, DeviceError> {
-        let sample = sample::counters(self.client, self.index, None).await?;
+        let counters = counters::read_counters(self.client, self.index, None).await?;
         let row = |port: Option<u16>, queue: Option<u8>, counters: BTreeMap<String, Count>| CounterRow {
             switch: self.switch.to_owned(),
             port,
@@ -161,12 +161,12 @@ impl Decoder<'_> {
             counters,
         };
         let mut rows = Vec::new();
-        if sample.unroutable > 0 {
-            let count = Count { packets: sample.unroutable, bytes: 0 };
+        if counters.unroutable > 0 {
+            let count = Count { packets: counters.unroutable, bytes: 0 };
             rows.push(row(None, None, BTreeMap::from([("unroutable".to_owned(), count)])));
         }
-        for ((port, queue), sample) in sample.queues {
-            let counted = sample.counters.into_iter().filter(|(_, count)| *count != Count::default());
+        for ((port, queue), queue_counters) in counters.queues {
+            let counted = queue_counters.counts.into_iter().filter(|(_, count)| *count != Count::default());
             let counters: BTreeMap<String, Count> =
                 counted.map(|(counter, count)| (counter.short_name().to_owned(), count)).collect();
             if !counters.is_empty() {
@@ -179,7 +179,7 @@ impl Decoder<'_> {
     pub(super) async fn queues(&self) -> Result<Vec<QueueRow>, DeviceError> {
         let linked = self.compiler.fabric().policies.get(self.switch);
         let mut rows = Vec::new();
-        for ((port, queue), waiting) in sample::waiting(self.client, self.index, None).await? {
+        for ((port, queue), waiting) in counters::read_waiting(self.client, self.index, None).await? {
             let Some(policy) = linked.and_then(|ports| ports.get(&port)) else { continue };
             let (bytes, peak_bytes) = (waiting.now, waiting.peak);
             if bytes > 0 || policy.queues.contains_key(&queue) {

@@ -2,9 +2,9 @@
 //! `load_balance`.
 
 use super::keys;
-use crate::fields::{Fields, word};
 use crate::model::{LoadBalance, Spread};
-use crate::problem::Problems;
+use crate::yaml::fields::{Fields, word};
+use crate::yaml::problem::Problems;
 
 pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> LoadBalance {
     const WORDS: &[(&str, Spread)] =

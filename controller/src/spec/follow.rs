@@ -2,10 +2,10 @@
 //! `thresholds`: how they follow the load.
 
 use super::keys;
-use crate::fields::{Fields, word};
 use crate::model::{FollowSettings, Follows, Overload};
-use crate::problem::{Located, Problems};
 use crate::units;
+use crate::yaml::fields::{Fields, word};
+use crate::yaml::problem::{Located, Problems};
 
 /// In a shorter time counters say too little.
 const SHORTEST: u64 = 10_000_000_000;

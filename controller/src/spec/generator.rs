@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use super::addresses::{self, Network};
 use super::keys;
 use super::switch;
-use crate::fields::{Fields, entries, integer, join};
 use crate::model::{Host, Link, Mac, PipelineFiles, Switch, Target};
-use crate::problem::{Located, Problems};
 use crate::units;
 use crate::yaml::Node;
+use crate::yaml::fields::{Fields, entries, integer, join};
+use crate::yaml::problem::{Located, Problems};
 
 /// Hosts of a generated fabric: as many as were tried (docs/reference/controller.md, "Scale").
 const MOST_HOSTS: u64 = 4096;

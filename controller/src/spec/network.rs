@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::addresses::{ipv4, ipv6, mac, socket};
 use super::generator::{self, Generated};
 use super::{keys, switch};
-use crate::fields::{Fields, entries, integer, join, word};
 use crate::model::{End, Host, Link, Mac, Switch, Target, Trust};
-use crate::problem::{Located, Problems, hint};
 use crate::units;
+use crate::yaml::fields::{Fields, entries, integer, join, word};
+use crate::yaml::problem::{Located, Problems, hint};
 use crate::yaml::{Node, Value};
 
 /// Ports of `bit<9>` without v1model's drop port (511) and the CPU port (510).

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use super::addresses::{self, Network as Prefix};
 use super::keys;
 use super::network::Network;
-use crate::fields::{Fields, integer};
 use crate::model::OptOut;
-use crate::problem::{Problems, hint};
 use crate::yaml::Value;
+use crate::yaml::fields::{Fields, integer};
+use crate::yaml::problem::{Problems, hint};
 
 const PROTOCOLS: &[(&str, u8)] = &[("udp", 17), ("tcp", 6), ("icmp", 1), ("sctp", 132)];
 

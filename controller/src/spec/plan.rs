@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::keys;
-use crate::fields::{Fields, integer};
 use crate::model::{DscpPlan, QueuePlan};
-use crate::problem::{Located, Problems};
 use crate::yaml::Node;
+use crate::yaml::fields::{Fields, integer};
+use crate::yaml::problem::{Located, Problems};
 
 pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> (DscpPlan, QueuePlan) {
     let (mut dscp, mut queues) = (DscpPlan::default(), QueuePlan::default());

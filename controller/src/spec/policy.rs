@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `policy`: thresholds and trim sizes, in layers from general to particular.
+//! `policy`: thresholds and trim sizes, in sections from general to particular.
 
 use std::collections::BTreeMap;
 
 use super::keys;
 use super::network::Network;
 use super::plan::trimmed_code_point;
-use crate::fields::{Fields, entries, join, switched};
 use crate::model::{DscpPlan, End, Overload, QueuePlan};
-use crate::problem::{Located, Problems, hint};
 use crate::units::{self, CutSize, Threshold};
 use crate::yaml::Node;
+use crate::yaml::fields::{Fields, entries, join, switched};
+use crate::yaml::problem::{Located, Problems, hint};
 
 /// The four thresholds, in the order in which they have to stand.
 pub(crate) const THRESHOLDS: [&str; 4] = ["mark_at", "shallow_at", "deep_at", "drop_at"];
 
 /// What one mapping of the file sets. `thresholds[i]` is [`THRESHOLDS`]`[i]`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Layer {
+pub(crate) struct PolicySection {
     pub thresholds: [Option<Located<Threshold>>; 4],
     pub shallow_size: Option<Located<CutSize>>,
     pub deep_size: Option<Located<CutSize>>,
@@ -28,7 +28,7 @@ pub(crate) struct Layer {
     /// `less_important`, `important`: the index is the table's key.
     pub importance: [[Option<Located<Threshold>>; 4]; 2],
     /// By queue number.
-    pub queues: BTreeMap<u8, Layer>,
+    pub queues: BTreeMap<u8, PolicySection>,
 }
 
 /// The whole section.
@@ -37,9 +37,9 @@ pub(crate) struct PolicySpec {
     pub overload: Overload,
     pub sealed: bool,
     pub mark_trimmable: bool,
-    pub general: Layer,
+    pub general: PolicySection,
     /// By switch and port.
-    pub ports: BTreeMap<(String, u16), Layer>,
+    pub ports: BTreeMap<(String, u16), PolicySection>,
 }
 
 pub(super) fn read(
@@ -52,7 +52,7 @@ pub(super) fn read(
         overload: Overload::Trim,
         sealed: false,
         mark_trimmable: false,
-        general: Layer::default(),
+        general: PolicySection::default(),
         ports: BTreeMap::new(),
     };
     let Some(node) = top.node("policy") else { return spec };
@@ -71,7 +71,7 @@ pub(super) fn read(
     };
     spec.sealed = fields.parsed("sealed", problems, switched).is_some_and(|sealed| sealed.value);
     spec.mark_trimmable = fields.parsed("mark_trimmable", problems, switched).is_some_and(|mark| mark.value);
-    spec.general = layer(&fields, dscp, queues, problems);
+    spec.general = section(&fields, dscp, queues, problems);
     if let Some(node) = fields.node("ports") {
         for (name, line, node) in entries(node, "policy.ports", problems) {
             let path = join("policy.ports", name);
@@ -84,8 +84,8 @@ pub(super) fn read(
             });
             if let Some(port) = port.filter(linked) {
                 let fields = Fields::of(node, &path, keys::PORT_POLICY, problems);
-                let layer = layer(&fields, dscp, queues, problems);
-                spec.ports.insert(port, layer);
+                let section = section(&fields, dscp, queues, problems);
+                spec.ports.insert(port, section);
             } else if !network.unknown {
                 let ends = network.ends.iter().filter(|end| matches!(end, End::Port(..)));
                 let ports: Vec<String> = ends.map(ToString::to_string).collect();
@@ -97,8 +97,13 @@ pub(super) fn read(
 }
 
 /// Reads what a mapping of `policy`, of a port, or of a queue has in common; what a mapping may not have is no key of it.
-fn layer(fields: &Fields<'_>, dscp: &DscpPlan, queues: &QueuePlan, problems: &mut Problems) -> Layer {
-    let mut layer = Layer {
+fn section(
+    fields: &Fields<'_>,
+    dscp: &DscpPlan,
+    queues: &QueuePlan,
+    problems: &mut Problems,
+) -> PolicySection {
+    let mut section = PolicySection {
         thresholds: thresholds(fields, problems),
         shallow_size: fields.parsed("shallow_size", problems, CutSize::parse),
         deep_size: fields.parsed("deep_size", problems, CutSize::parse),
@@ -108,17 +113,17 @@ fn layer(fields: &Fields<'_>, dscp: &DscpPlan, queues: &QueuePlan, problems: &mu
             share => units::share(share).map(Some),
         }),
         trimmed_dscp: fields.parsed("trimmed_dscp", problems, trimmed_code_point(dscp)),
-        ..Layer::default()
+        ..PolicySection::default()
     };
-    for (key, slot) in ["less_important", "important"].into_iter().zip(&mut layer.importance) {
+    for (key, slot) in ["less_important", "important"].into_iter().zip(&mut section.importance) {
         if let Some(node) = fields.node(key) {
             *slot = thresholds(&Fields::of(node, &fields.path(key), keys::THRESHOLDS, problems), problems);
         }
     }
     if let Some(node) = fields.node("queues") {
-        layer.queues = by_queue(node, &fields.path("queues"), dscp, queues, problems);
+        section.queues = by_queue(node, &fields.path("queues"), dscp, queues, problems);
     }
-    layer
+    section
 }
 
 fn thresholds(fields: &Fields<'_>, problems: &mut Problems) -> [Option<Located<Threshold>>; 4] {
@@ -131,9 +136,9 @@ fn by_queue(
     dscp: &DscpPlan,
     queues: &QueuePlan,
     problems: &mut Problems,
-) -> BTreeMap<u8, Layer> {
+) -> BTreeMap<u8, PolicySection> {
     let named = queues.named();
-    let mut layers = BTreeMap::new();
+    let mut sections = BTreeMap::new();
     for (name, line, node) in entries(node, path, problems) {
         let path = join(path, name);
         match named.iter().find(|(known, _)| known == name) {
@@ -142,7 +147,7 @@ fn by_queue(
             }
             Some((_, queue)) => {
                 let fields = Fields::of(node, &path, keys::QUEUE_POLICY, problems);
-                layers.insert(*queue, layer(&fields, dscp, queues, problems));
+                sections.insert(*queue, section(&fields, dscp, queues, problems));
             }
             None => {
                 let valid: Vec<&str> = named
@@ -154,5 +159,5 @@ fn by_queue(
             }
         }
     }
-    layers
+    sections
 }

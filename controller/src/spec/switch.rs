@@ -3,9 +3,9 @@
 
 use super::addresses::socket;
 use super::keys;
-use crate::fields::{Fields, integer, word};
 use crate::model::{GnmiAt, PipelineFiles, Target};
-use crate::problem::{Located, Problems};
+use crate::yaml::fields::{Fields, integer, word};
+use crate::yaml::problem::{Located, Problems};
 
 pub(super) fn target(fields: &Fields<'_>, problems: &mut Problems) -> Option<Located<Target>> {
     fields.parsed("target", problems, word(&Target::ALL.map(|target| (target.word(), target))))

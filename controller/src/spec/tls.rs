@@ -8,8 +8,8 @@ use std::path::Path;
 use trimwire_p4runtime::client::Tls;
 
 use super::keys;
-use crate::fields::{Fields, entries, join};
-use crate::problem::{Located, Problems};
+use crate::yaml::fields::{Fields, entries, join};
+use crate::yaml::problem::{Located, Problems};
 use crate::yaml::{Node, Value};
 
 const CERTIFICATE: &[&str] = &["-----BEGIN CERTIFICATE-----"];
@@ -18,7 +18,7 @@ const KEY: &[&str] =
 
 /// What one mapping says.
 #[derive(Clone)]
-struct Layer {
+struct TlsSection {
     line: usize,
     path: String,
     ca: Option<Located<Vec<u8>>>,
@@ -38,7 +38,7 @@ pub(super) fn read<'n>(
 ) -> BTreeMap<String, Tls> {
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
     let general = top.node("controller").and_then(|node| child(node, "tls"));
-    let general = general.map(|node| layer(node, "controller.tls", folder, problems));
+    let general = general.map(|node| section(node, "controller.tls", folder, problems));
     let listed: BTreeMap<&str, &Node> = match top.node("switches") {
         Some(node) => {
             entries(node, "switches", problems).into_iter().map(|(name, _, node)| (name, node)).collect()
@@ -52,12 +52,12 @@ pub(super) fn read<'n>(
         let tls = match own {
             None => {
                 let general = general.as_ref();
-                inherited.get_or_insert_with(|| general.and_then(|layer| whole(layer, problems))).clone()
+                inherited.get_or_insert_with(|| general.and_then(|section| whole(section, problems))).clone()
             }
             Some(node) if matches!(&node.value, Value::Scalar(word) if word == "off") => None,
             Some(node) => {
                 let path = join(&join("switches", name), "tls");
-                whole(&layer(node, &path, folder, problems).over(general.as_ref()), problems)
+                whole(&section(node, &path, folder, problems).over(general.as_ref()), problems)
             }
         };
         all.extend(tls.map(|tls| (name.clone(), tls)));
@@ -75,7 +75,7 @@ fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
         .filter(|v| v.value != Value::Null)
 }
 
-fn layer(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Layer {
+fn section(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> TlsSection {
     let before = problems.len();
     let fields = Fields::of(node, path, keys::TLS, problems);
     let mut file = |key: &str, what: &'static str, markers: &'static [&'static str]| {
@@ -96,7 +96,7 @@ fn layer(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Lay
         }
     });
     let is_broken = problems.len() > before;
-    Layer { line: node.line, path: path.to_owned(), ca, cert, key, server_name, is_broken }
+    TlsSection { line: node.line, path: path.to_owned(), ca, cert, key, server_name, is_broken }
 }
 
 /// A key that others can read is theirs, too.
@@ -123,7 +123,7 @@ fn pem(path: &Path, what: &str, markers: &[&str]) -> Result<Vec<u8>, String> {
     }
 }
 
-impl Layer {
+impl TlsSection {
     /// What this one does not say, the general one does.
     fn over(self, general: Option<&Self>) -> Self {
         let Some(general) = general.cloned() else { return self };
@@ -153,10 +153,10 @@ impl Layer {
     }
 }
 
-/// A layer that has all it needs; a problem otherwise.
-fn whole(layer: &Layer, problems: &mut Problems) -> Option<Tls> {
-    if layer.is_broken {
+/// A section that has all it needs; a problem otherwise.
+fn whole(section: &TlsSection, problems: &mut Problems) -> Option<Tls> {
+    if section.is_broken {
         return None;
     }
-    layer.tls().map_err(|reason| problems.add(layer.line, layer.path.clone(), reason)).ok()
+    section.tls().map_err(|reason| problems.add(section.line, section.path.clone(), reason)).ok()
 }

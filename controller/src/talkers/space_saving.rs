@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-/// What is known of a key.
+/// What is known of a key: one of the algorithm's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counter {
+pub(super) struct Estimate {
     /// Surely of this key.
     pub packets: u64,
     /// Of keys that had the counter before, or of this one when it had none.
@@ -21,7 +21,7 @@ pub(super) struct Counter {
     pub last_ns: u64,
 }
 
-impl Counter {
+impl Estimate {
     fn weight(&self) -> u64 {
         self.packets + self.inherited
     }
@@ -39,29 +39,29 @@ impl Counter {
 #[derive(Debug, Clone)]
 pub(super) struct SpaceSaving<K> {
     room: usize,
-    counters: BTreeMap<K, Counter>,
+    estimates: BTreeMap<K, Estimate>,
 }
 
 impl<K: Ord + Copy> SpaceSaving<K> {
     pub(super) fn new(room: usize) -> Self {
-        Self { room, counters: BTreeMap::new() }
+        Self { room, estimates: BTreeMap::new() }
     }
 
     /// A sample of so many packets and bytes.
     pub(super) fn add(&mut self, key: K, now_ns: u64, packets: u64, bytes: u64) {
         let mut inherited = 0;
-        if !self.counters.contains_key(&key) && self.counters.len() >= self.room {
-            let least = self.counters.iter().min_by_key(|(_, counter)| counter.weight());
-            if let Some((least, weight)) = least.map(|(key, counter)| (*key, counter.weight())) {
-                self.counters.remove(&least);
+        if !self.estimates.contains_key(&key) && self.estimates.len() >= self.room {
+            let least = self.estimates.iter().min_by_key(|(_, estimate)| estimate.weight());
+            if let Some((least, weight)) = least.map(|(key, estimate)| (*key, estimate.weight())) {
+                self.estimates.remove(&least);
                 inherited = weight;
             }
         }
-        let counter = self.counters.entry(key).or_insert(Counter { inherited, ..Counter::default() });
-        counter.merge(&Counter { packets, inherited: 0, bytes, samples: 1, last_ns: now_ns });
+        let estimate = self.estimates.entry(key).or_insert(Estimate { inherited, ..Estimate::default() });
+        estimate.merge(&Estimate { packets, inherited: 0, bytes, samples: 1, last_ns: now_ns });
     }
 
-    pub(super) fn counters(&self) -> impl Iterator<Item = (&K, &Counter)> {
-        self.counters.iter()
+    pub(super) fn estimates(&self) -> impl Iterator<Item = (&K, &Estimate)> {
+        self.estimates.iter()
     }
 }

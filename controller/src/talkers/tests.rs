@@ -130,14 +130,14 @@ proptest! {
             *exact.entry(*key).or_default() += weight;
         }
         let all: u64 = exact.values().sum();
-        let found: BTreeMap<u8, Counter> = sketch.counters().map(|(key, counter)| (*key, *counter)).collect();
+        let found: BTreeMap<u8, Estimate> = sketch.estimates().map(|(key, estimate)| (*key, *estimate)).collect();
         prop_assert!(found.len() <= room);
         for (key, weight) in exact {
-            if let Some(counter) = found.get(&key) {
-                prop_assert!(counter.packets <= weight && weight <= counter.packets + counter.inherited);
-                prop_assert!(counter.inherited <= all / room as u64);
+            if let Some(estimate) = found.get(&key) {
+                prop_assert!(estimate.packets <= weight && weight <= estimate.packets + estimate.inherited);
+                prop_assert!(estimate.inherited <= all / room as u64);
             } else {
-                prop_assert!(weight <= all / room as u64, "{key} of {weight} has no counter");
+                prop_assert!(weight <= all / room as u64, "{key} of {weight} has none");
             }
         }
     }

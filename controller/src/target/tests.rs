@@ -4,7 +4,7 @@ use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
 
 use super::*;
-use crate::artifacts::Artifacts;
+use crate::program::Artifacts;
 
 /// One switch of a kind, with two hosts, for its conversions; files are not looked at.
 fn fabric(target: &str, policy: &str) -> Fabric {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use trimwire_planner::thresholds::{Grouping, Layer};
 
-use crate::fields::{Fields, integer, word};
-use crate::problem::{Problems, SpecError};
 use crate::units::{self, CutSize, Threshold};
+use crate::yaml::fields::{Fields, integer, word};
+use crate::yaml::problem::{Problems, SpecError};
 use crate::yaml::{self, Node, Value};
 
 /// Keys of the file, in the order in which messages and documentation list them. `layers.schema.json` is tested against these.

@@ -13,9 +13,9 @@ use trimwire_planner::thresholds::{Class, Grouping, appendix_b, of_cut};
 use super::model::Model;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
-use crate::problem::{Problems, SpecError};
 use crate::table::Table;
 use crate::units::{self, CutSize, DataPacket};
+use crate::yaml::problem::{Problems, SpecError};
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;
@@ -408,7 +408,7 @@ fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> V
 }
 
 /// Three digits, whatever the size.
-pub(super) fn figure(value: f64) -> String {
+fn figure(value: f64) -> String {
     if value == 0.0 {
         "0".to_owned()
     } else if (0.001..1000.0).contains(&value) {
@@ -453,6 +453,12 @@ impl Display for Answer {
             table.row([policy.to_owned(), figure(loss)]);
         }
         writeln!(f, "\nWeighted loss (0: nothing is lost, 1: everything)")?;
+        indented(f, &table)?;
+        let mut table = Table::new(&["buffer", "dropping", "trimming"]);
+        for Curve { buffer, dropping, trimming } in &self.curve {
+            table.row([units::bytes_text(*buffer), figure(*dropping), figure(*trimming)]);
+        }
+        writeln!(f, "\nThe same by buffer, with the best thresholds for each")?;
         indented(f, &table)?;
         write!(
             f,

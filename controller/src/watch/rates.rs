@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From samples to what happened between them.
+//! From readings of counters to what happened between them.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::counters::{Count, Counter, Counters, QueueCounters};
 use crate::model::QueuePlan;
-use crate::sample::{Count, Counter, QueueSample, Sample};
 
 /// What a counter did in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -59,11 +59,11 @@ impl WatchRow {
     }
 }
 
-/// Remembers each switch's last sample.
+/// Remembers each switch's last reading.
 #[derive(Debug)]
 pub(super) struct Rates {
     queues: QueuePlan,
-    last: BTreeMap<String, (u64, Sample)>,
+    last: BTreeMap<String, (u64, Counters)>,
 }
 
 impl Rates {
@@ -71,13 +71,13 @@ impl Rates {
         Self { queues, last: BTreeMap::new() }
     }
 
-    /// What happened at a switch since its last sample; nothing for the first.
-    pub(super) fn update(&mut self, switch: &str, at_ns: u64, sample: Sample) -> Vec<WatchRow> {
-        let Some((from_ns, before)) = self.last.insert(switch.to_owned(), (at_ns, sample.clone())) else {
+    /// What happened at a switch since its last reading; nothing for the first.
+    pub(super) fn update(&mut self, switch: &str, at_ns: u64, counters: Counters) -> Vec<WatchRow> {
+        let Some((from_ns, before)) = self.last.insert(switch.to_owned(), (at_ns, counters.clone())) else {
             return Vec::new();
         };
         let seconds = at_ns.saturating_sub(from_ns) as f64 / 1e9;
-        sample
+        counters
             .queues
             .into_iter()
             .map(|(place, now)| self.row(switch, place, before.queues.get(&place), &now, seconds))
@@ -88,13 +88,13 @@ impl Rates {
         &self,
         switch: &str,
         (port, queue): (u16, u8),
-        before: Option<&QueueSample>,
-        now: &QueueSample,
+        before: Option<&QueueCounters>,
+        now: &QueueCounters,
         seconds: f64,
     ) -> WatchRow {
         let rate = |counters: &[Counter]| {
             let value =
-                |sample: &QueueSample, counter| sample.counters.get(&counter).copied().unwrap_or_default();
+                |queue: &QueueCounters, counter| queue.counts.get(&counter).copied().unwrap_or_default();
             let mut rate = Rate::default();
             for counter in counters {
                 let (before, now) =
@@ -102,7 +102,7 @@ impl Rates {
                 rate.packets += increase(before.packets, now.packets);
                 rate.bytes += increase(before.bytes, now.bytes);
             }
-            // Two samples at one moment have no rate.
+            // Two readings at one moment have no rate.
             rate.packets_per_second = if seconds > 0.0 { rate.packets as f64 / seconds } else { 0.0 };
             rate
         };
@@ -133,24 +133,24 @@ fn increase(before: i64, now: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Waiting;
+    use crate::counters::Waiting;
 
-    fn sample(transmitted: i64, tail: i64, selective: i64) -> Sample {
+    fn read(transmitted: i64, tail: i64, selective: i64) -> Counters {
         let count = |packets| Count { packets, bytes: packets * 100 };
         let counters = BTreeMap::from([
             (Counter::Transmitted, count(transmitted)),
             (Counter::TailDropped, count(tail)),
             (Counter::SelectiveDropped, count(selective)),
         ]);
-        let queue = QueueSample { counters, waiting: Some(Waiting { now: 7, peak: Some(9) }) };
-        Sample { queues: BTreeMap::from([((3, 5), queue)]), unroutable: 0 }
+        let queue = QueueCounters { counts: counters, waiting: Some(Waiting { now: 7, peak: Some(9) }) };
+        Counters { queues: BTreeMap::from([((3, 5), queue)]), unroutable: 0 }
     }
 
     #[test]
-    fn rates_are_differences_over_the_time_between_samples() {
+    fn rates_are_differences_over_the_time_between_readings() {
         let mut rates = Rates::new(QueuePlan::default());
-        assert_eq!(rates.update("s1", 0, sample(1000, 0, 0)), []);
-        let rows = rates.update("s1", 500_000_000, sample(1250, 2, 3));
+        assert_eq!(rates.update("s1", 0, read(1000, 0, 0)), []);
+        let rows = rates.update("s1", 500_000_000, read(1250, 2, 3));
         assert_eq!(
             (rows[0].port, rows[0].queue, rows[0].name.as_str(), rows[0].seconds),
             (3, 5, "class0", 0.5)
@@ -166,23 +166,17 @@ mod tests {
     #[test]
     fn a_counter_that_starts_anew_gives_what_it_has_counted_since_and_nothing_negative() {
         let mut rates = Rates::new(QueuePlan::default());
-        rates.update("s1", 0, sample(1000, 9, 9));
-        let rows = rates.update("s1", 1_000_000_000, sample(40, 0, 9));
+        rates.update("s1", 0, read(1000, 9, 9));
+        let rows = rates.update("s1", 1_000_000_000, read(40, 0, 9));
         assert_eq!((rows[0].transmitted.packets, rows[0].dropped.packets), (40, 0));
     }
 
     #[test]
     fn every_switch_has_its_own_times() {
         let mut rates = Rates::new(QueuePlan::default());
-        rates.update("s1", 0, sample(0, 0, 0));
-        assert_eq!(rates.update("s2", 1_000_000_000, sample(5, 0, 0)), []);
-        assert_eq!(
-            rates.update("s1", 2_000_000_000, sample(10, 0, 0))[0].transmitted.packets_per_second,
-            5.0
-        );
-        assert_eq!(
-            rates.update("s1", 2_000_000_000, sample(20, 0, 0))[0].transmitted.packets_per_second,
-            0.0
-        );
+        rates.update("s1", 0, read(0, 0, 0));
+        assert_eq!(rates.update("s2", 1_000_000_000, read(5, 0, 0)), []);
+        assert_eq!(rates.update("s1", 2_000_000_000, read(10, 0, 0))[0].transmitted.packets_per_second, 5.0);
+        assert_eq!(rates.update("s1", 2_000_000_000, read(20, 0, 0))[0].transmitted.packets_per_second, 0.0);
     }
 }

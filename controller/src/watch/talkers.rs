@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::ask::page;
 use crate::follow::Following;
 use crate::model::{Fabric, QueuePlan};
+use crate::run::ask::page;
 use crate::run::{Fault, Replacing};
-use crate::talkers::{HostNames, QueueTalkers, Talker};
+use crate::talkers::{HostNames, QueueTalkers, Talker, Trimmed};
 
 /// A talker of a queue that trims, or did in the last seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,14 +49,9 @@ pub(super) struct Asker {
     queues: QueuePlan,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    queues: Vec<QueueTalkers>,
-}
-
 /// What a `run` tells.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct RunState {
     pub talkers: Vec<TalkerRow>,
     pub faults: Vec<Fault>,
     pub replacing: Replacing,
@@ -76,22 +71,22 @@ impl Asker {
     }
 
     /// Asks; an error says whom and why not.
-    pub(super) async fn ask(&self, patience: Duration) -> Result<Told, String> {
+    pub(super) async fn ask(&self, patience: Duration) -> Result<RunState, String> {
         let asked = tokio::time::timeout(patience, async {
-            let cuts: Answer = page(self.at, "/trimmed").await?;
+            let trimmed: Trimmed = page(self.at, "/trimmed").await?;
             let (faults, replacing) = (page(self.at, "/faults").await?, page(self.at, "/programs").await?);
-            Ok::<_, String>((cuts, faults, replacing, page(self.at, "/thresholds").await?))
+            Ok::<_, String>((trimmed, faults, replacing, page(self.at, "/thresholds").await?))
         });
         let found = asked.await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
-        let (answer, mut faults, replacing, following): (Answer, Vec<Fault>, _, _) = found.map_err(|error| {
+        let (trimmed, mut faults, replacing, following): (Trimmed, Vec<Fault>, _, _) = found.map_err(|error| {
             format!(
                 "whose packets are trimmed tells a `run` of this fabric, and there is none at {} ({error})",
                 self.at
             )
         })?;
-        let known = answer.queues.into_iter().filter(|queue| self.switches.contains(&queue.switch));
+        let known = trimmed.queues.into_iter().filter(|queue| self.switches.contains(&queue.switch));
         faults.retain(|fault| self.switches.contains(&fault.switch));
-        Ok(Told {
+        Ok(RunState {
             talkers: known.flat_map(|queue| self.rows(&queue)).collect(),
             faults,
             replacing,

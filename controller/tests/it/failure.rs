@@ -269,6 +269,9 @@ async fn drain_waits_until_neighbours_route_round_a_switch_and_undrain_takes_it_
     let run = command(&["run", "--metrics", "off"]).stdout(null()).stderr(null()).spawn().unwrap();
     let run = Child(run);
     until_ports(&fabric, &[], &[1, 2], &[1, 2]).await;
+    // A file that was changed since, and not for its routes, is not waited for: `run` has not read it.
+    let changed = leaf_spine_text(addresses, "interval: 5s") + "policy: { shallow_at: 30us }\n";
+    std::fs::write(&file, changed).unwrap();
     let (code, out, err) = output(&["drain", "--reason", "optics"], "spine1");
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(out.contains("spine1 is out of routes of 2 neighbours; no packet leaves it"), "{out}");

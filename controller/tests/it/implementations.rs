@@ -172,7 +172,7 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
                 let is_well = status.up
                     && status.primary
                     && status.in_place == Some(true)
-                    && !status.sample.queues.is_empty();
+                    && !status.counters.queues.is_empty();
                 if is_well && status.tally.succeeded >= passes && restarted == restarts {
                     assert_eq!(drift.len() as u64, restarts, "{drift:?}");
                     return status;
@@ -184,8 +184,8 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
         waited.unwrap_or_else(|_| panic!("not in place: {:?}", controller.status().switches))
     };
     let status = in_place(3, 0).await;
-    assert_eq!(status.sample.queues.len(), 4 * 7);
-    assert!(status.sample.queues.values().all(|queue| queue.counters.len() == 8 && queue.waiting.is_none()));
+    assert_eq!(status.counters.queues.len(), 4 * 7);
+    assert!(status.counters.queues.values().all(|queue| queue.counts.len() == 8 && queue.waiting.is_none()));
     drop(first);
     let _second = start(&address.to_string());
     in_place(status.tally.succeeded + 3, 1).await;

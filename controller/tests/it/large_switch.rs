@@ -47,9 +47,9 @@ async fn switches_of_19_64_and_256_ports_pass_their_health_check_and_are_counted
         let options = RunOptions { metrics: Some(MetricsAt::Off), ..RunOptions::default() };
         let controller = Controller::start(&fabric, &artifacts, &options).await.unwrap();
         eventually("counted", || {
-            let sample = controller.status().switches["s1"].sample.clone();
-            let whole = sample.queues.values().filter(|queue| queue.counters.len() == 8).count();
-            let occupied = sample
+            let counters = controller.status().switches["s1"].counters.clone();
+            let whole = counters.queues.values().filter(|queue| queue.counts.len() == 8).count();
+            let occupied = counters
                 .queues
                 .values()
                 .filter(|queue| queue.waiting.is_some_and(|waiting| waiting.now == 0))

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use trimwire_controller::counters::{Count, Counter, QueueCounters, Waiting};
 use trimwire_controller::follow::{Following, Measured};
 use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
-use trimwire_controller::sample::{Count, Counter, QueueSample, Waiting};
 
 fn file(name: &str) -> (PathBuf, String) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring").join(name);
@@ -22,7 +22,7 @@ fn exported() -> (BTreeSet<String>, String) {
     switch.cutting.insert((1, 5), CuttingStatus::default());
     let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
     let waiting = Some(Waiting { now: 0, peak: Some(0) });
-    switch.sample.queues.insert((1, 5), QueueSample { counters, waiting });
+    switch.counters.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
     status.switches.insert("s1".to_owned(), switch);
     status.faults = [Cause::Dead, Cause::Link, Cause::Drained, Cause::Replaced]
         .map(|cause| Fault {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose packets a queue cuts, from the program's samples over digests to `/cuts`, the log's lines and `watch`.
+//! Whose packets a queue cuts, from the program's samples over digests to `/trimmed`, the log's lines and `watch`.
 
 use crate::run_support;
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ fn congest(switch: &Embedded, bursts: u64) -> u64 {
     now
 }
 
-/// What `/cuts` tells once the switch has had time to tell of so many packets.
+/// What `/trimmed` tells once the switch has had time to tell of so many packets.
 async fn cuts(address: SocketAddr, switch: &Embedded, now: &mut u64, enough: u64) -> serde_json::Value {
     let mut last = serde_json::Value::Null;
     let polling = async {

@@ -11,7 +11,7 @@ async fn admitted(fabric: &Fabric) -> Vec<(Option<u8>, i64)> {
     let artifacts = Artifacts::embedded().unwrap();
     let shown = show(fabric, &artifacts, &Options::default(), What::Counters).await.unwrap();
     let Rows::Counters(rows) = shown.rows else { panic!() };
-    let count = |counters: &std::collections::BTreeMap<_, trimwire_controller::sample::Count>| {
+    let count = |counters: &std::collections::BTreeMap<_, trimwire_controller::counters::Count>| {
         counters.get("admitted").map_or(0, |count| count.packets)
     };
     rows.iter().map(|row| (row.queue, count(&row.counters))).filter(|(_, packets)| *packets > 0).collect()

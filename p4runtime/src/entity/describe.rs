@@ -9,15 +9,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Kind;
 use super::check::port_of;
+use super::table::Watch;
 use crate::bytes;
 use crate::config;
 use crate::p4info::{Index, Named};
+use crate::v1::action_profile_group::Member;
 use crate::v1::field_match::FieldMatchType;
 use crate::v1::p4_data::Data;
 use crate::v1::packet_replication_engine_entry::Type as Pre;
 use crate::v1::table_action::Type as ActionType;
 use crate::v1::update::Type as UpdateType;
-use crate::v1::{self, Entity, FieldMatch, Replica, TableEntry, Update};
+use crate::v1::{self, ActionProfileGroup, Entity, FieldMatch, Replica, TableEntry, Update};
 
 /// An update: `INSERT Ingress.ipv4_route{dst_addr=10.0.1.0/24} -> group 1`.
 pub fn describe_update(update: &Update, index: Option<&Index>) -> String {
@@ -41,18 +43,7 @@ pub fn describe(entity: &Entity, index: Option<&Index>) -> String {
             }
             text
         }
-        Some(Kind::ActionProfileGroup(group)) => {
-            let profile = profile_name(group.action_profile_id, index);
-            let members: Vec<_> = group
-                .members
-                .iter()
-                .map(|member| match member.weight {
-                    1 => member.member_id.to_string(),
-                    weight => format!("{}×{weight}", member.member_id),
-                })
-                .collect();
-            format!("{profile} group {} -> members [{}]", group.group_id, members.join(", "))
-        }
+        Some(Kind::ActionProfileGroup(group)) => describe_group(group, index, |_| String::new()),
         Some(Kind::MeterEntry(meter)) => {
             let name =
                 name("meter", meter.meter_id, index.and_then(|index| index.meter(meter.meter_id).ok()));
@@ -135,6 +126,32 @@ pub fn describe_action(action: &v1::Action, index: Option<&Index>) -> String {
         })
         .collect();
     format!("{}({})", name("action", action.action_id, found.map(|found| found.action)), params.join(", "))
+}
+
+/// A group with the ports that its members watch: `Ingress.ecmp group 1 -> members [2 watching port 5, 3 watching none]`.
+pub fn describe_watching(group: &ActionProfileGroup, index: Option<&Index>) -> String {
+    describe_group(group, index, |member| match member.watch_kind.as_ref().map(Watch::from) {
+        None => " watching none".to_owned(),
+        Some(Watch::Number(port)) => format!(" watching port {port}"),
+        Some(Watch::Port(port)) => match bytes::decode(port, 32) {
+            Ok(port) => format!(" watching port {port}"),
+            Err(_) => format!(" watching port {}", bytes::hex(port)),
+        },
+    })
+}
+
+fn describe_group(
+    group: &ActionProfileGroup,
+    index: Option<&Index>,
+    more: impl Fn(&Member) -> String,
+) -> String {
+    let profile = profile_name(group.action_profile_id, index);
+    let member = |member: &Member| match member.weight {
+        1 => format!("{}{}", member.member_id, more(member)),
+        weight => format!("{}×{weight}{}", member.member_id, more(member)),
+    };
+    let members: Vec<String> = group.members.iter().map(member).collect();
+    format!("{profile} group {} -> members [{}]", group.group_id, members.join(", "))
 }
 
 /// A value as people write it: addresses by width and name (`dst_addr`, `dst_mac`, `src_ip`), other numbers up to 64 bits in

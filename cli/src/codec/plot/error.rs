@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Error against the bytes that a cut leaves of a packet, for every codec.
 
-mod drawing;
-
 use super::super::cut::{Choice, Depth, FRAME_OVERHEAD, Sent, message_shares};
 use super::super::measure::{Experiment, closed_form};
 use super::super::nmse;
@@ -10,6 +8,7 @@ use super::super::source::{Distribution, Dtype};
 use super::{Options, Plotted};
 use crate::failure::Failure;
 use crate::output::table;
+use crate::page::{self, Axis, Figure, Mark, Page, Unit};
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -21,6 +20,11 @@ use trimwire_encoder::{HEADER_LEN, Layout, Tensor};
 const DEFAULT_COORDINATES: usize = 1 << 17;
 /// Messages for every point when no flag says so.
 const DEFAULT_MESSAGES: u32 = 2;
+
+/// NMSE. What is smaller is rounding.
+const LEAST: f64 = 1e-12;
+/// What switches cut to out of the box (docs/how-to/sonic.md has SONiC's).
+const TRIM_SIZES: [(&str, f64); 2] = [("SONiC 128 B", 128.0), ("Spectrum 256 B", 256.0)];
 
 /// A measured error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -55,10 +59,43 @@ pub(super) fn plot(options: &Options) -> Result<Plotted, Failure> {
     let all = measure(options, &layouts, dtype, values)?;
     let points: Vec<Point> = all.iter().flat_map(|series| series.points.iter().copied()).collect();
     Ok(Plotted {
-        drawing: drawing::draw(&all, &title(options)),
         json: serde_json::json!({ "points": points }),
-        table: render(&points),
+        page: page(&all, title(options), render(&points)),
     })
+}
+
+fn page(all: &[Series], summary: String, table: String) -> Page {
+    let at = |bytes: usize, error: f64| (bytes as f64, error.max(LEAST));
+    let codecs = all.iter().flat_map(|Series { codec, points, curve }| {
+        let closed = curve.iter().filter_map(|(bytes, error)| Some(at(*bytes, (*error)?)));
+        let measured = points.iter().map(|point| at(point.frame_bytes, point.nmse));
+        let series = |points: Vec<_>, mark| page::Series { name: codec.to_string(), points, mark };
+        [series(closed.collect(), Mark::Line), series(measured.collect(), Mark::Dots)]
+    });
+    let sizes = TRIM_SIZES.map(|(name, bytes)| {
+        let points = vec![(bytes, LEAST), (bytes, 1.0)];
+        page::Series { name: name.to_owned(), points, mark: Mark::Line }
+    });
+    Page {
+        title: "Error of trimmed packets".to_owned(),
+        summary,
+        table,
+        columns: vec![
+            ("NMSE", "‖decoded − exact‖² / ‖exact‖², measured"),
+            ("closed form", "what is expected of Gaussian coordinates"),
+        ],
+        figures: vec![Figure {
+            title: "Error against bytes kept of a packet",
+            caption: "Dots are measured, lines are closed forms. What is at 10⁻¹² is that or less. Upright lines are default trim sizes.",
+            x: Axis::logarithmic(
+                "bytes kept of each trimmed packet, an Ethernet frame without checksum",
+                Unit::Bytes,
+            ),
+            y: Axis::logarithmic("NMSE", Unit::Plain),
+            series: codecs.chain(sizes).collect(),
+            levels: Vec::new(),
+        }],
+    }
 }
 
 fn title(options: &Options) -> String {

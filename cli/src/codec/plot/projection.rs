@@ -4,8 +4,6 @@
 //! Few equal non-zeros are what a rotation has most trouble with: sums of few random signs are not normal, and the quantiser's constants are
 //! those of normal coordinates.
 
-mod drawing;
-
 use super::super::cut::Sent;
 use super::super::measure::{envelope, mean_and_standard_error};
 use super::super::nmse;
@@ -13,6 +11,7 @@ use super::super::source::gaussians;
 use super::{Options, Plotted};
 use crate::failure::Failure;
 use crate::output::table;
+use crate::page::{Axis, Figure, Mark, Page, Series, Unit};
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, anyhow};
 use rand::seq::index::sample;
@@ -85,10 +84,44 @@ pub(super) fn plot(options: &Options) -> Result<Plotted, Failure> {
         experiment.decoding, options.row_log2, experiment.messages
     );
     Ok(Plotted {
-        drawing: drawing::draw(&points, &subtitle.replace("Unbiased", "unbiased")),
         json: serde_json::json!({ "codec": codec.name(), "row_log2": options.row_log2, "points": points }),
-        table: render(&points),
+        page: page(&points, subtitle.replace("Unbiased", "unbiased")),
     })
+}
+
+fn page(points: &[Point], summary: String) -> Page {
+    let depths = points.iter().map(|point| point.planes).max().unwrap_or(1);
+    let kinds: Vec<Option<usize>> =
+        points.iter().filter(|at| at.planes == 1).map(|at| at.non_zeros).collect();
+    let series = |planes: u8| {
+        let here: Vec<&Point> = points.iter().filter(|point| point.planes == planes).collect();
+        // Two standard errors, in which the true mean lies nineteen times of twenty.
+        let errors = here.iter().map(|point| 2.0 * point.standard_error.unwrap_or(0.0)).collect();
+        // Side by side, from one plane to all.
+        let shift = 0.7 * (f64::from(planes) / f64::from(depths + 1) - 0.5);
+        let points = here.iter().enumerate().map(|(kind, at)| (kind as f64 + shift, at.projection));
+        let name = format!("{planes} plane{}", if planes == 1 { "" } else { "s" });
+        Series { name, points: points.collect(), mark: Mark::Within(errors) }
+    };
+    let names = kinds.iter().enumerate().map(|(place, kind)| (place as f64, name(*kind))).collect();
+    let label = "coordinates of the row that are not zero, all ±1 (Gaussian: all, from N(0, 1))";
+    Page {
+        title: "Projection of trimmed packets".to_owned(),
+        summary,
+        table: render(points),
+        columns: vec![
+            ("projection", "mean of ⟨decoded, exact⟩ / ‖exact‖²"),
+            ("±", "standard error of the mean"),
+        ],
+        figures: vec![Figure {
+            title: "Projection of the decoded row on the exact one",
+            caption: "Unbiased decoding keeps it at 1. Bars are two standard errors to either side.",
+            x: Axis { names, ..Axis::linear(label, Unit::Plain) },
+            y: Axis::linear("projection: ⟨decoded, exact⟩ / ‖exact‖²", Unit::Plain),
+            series: (1..=depths).map(series).collect(),
+            levels: vec![("+ 1 %", 1.0 + BAND), ("unbiased", 1.0), ("− 1 %", 1.0 - BAND)],
+        }],
+    }
 }
 
 impl Experiment {

@@ -84,9 +84,9 @@ fn merged(sample: &Value, more: &str, disable_pfc: bool) -> Result<Export, Expor
 }
 
 /// RFC 6902, as far as the patches go: every path leads somewhere, nothing is added over what is there.
-fn apply(document: &Value, patch: &[Operation]) -> Value {
+fn apply(document: &Value, patch: &[PatchOperation]) -> Value {
     let mut document = document.clone();
-    for Operation { op, path, value } in patch {
+    for PatchOperation { op, path, value } in patch {
         let parts: Vec<String> =
             path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
         let (last, parents) = parts.split_last().unwrap();

@@ -14,7 +14,7 @@ use super::{ConfigDb, Field};
 
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Operation {
+pub struct PatchOperation {
     /// `add`, `remove` or `replace`.
     pub op: &'static str,
     /// JSON pointer (RFC 6901): `/TABLE/key/field`.
@@ -32,10 +32,10 @@ pub(super) struct Scope<'s> {
     pub(super) trims: BTreeSet<u8>,
 }
 
-fn operation(op: &'static str, path: &[&str], value: Option<&impl Serialize>) -> Operation {
+fn operation(op: &'static str, path: &[&str], value: Option<&impl Serialize>) -> PatchOperation {
     let escaped = path.iter().map(|part| part.replace('~', "~0").replace('/', "~1"));
     let path = escaped.fold(String::new(), |path, part| path + "/" + &part);
-    Operation { op, path, value: value.and_then(|value| serde_json::to_value(value).ok()) }
+    PatchOperation { op, path, value: value.and_then(|value| serde_json::to_value(value).ok()) }
 }
 
 /// No value.
@@ -46,7 +46,7 @@ const BY_QUEUE: [&str; 2] = ["BUFFER_QUEUE", "QUEUE"];
 const PFC: [&str; 2] = ["pfc_enable", "pfcwd_sw_enable"];
 
 /// From `present` to where `wanted` holds. Applied to the result, it is empty.
-pub(super) fn patch(present: &Present, wanted: &ConfigDb, scope: &Scope<'_>) -> Vec<Operation> {
+pub(super) fn patch(present: &Present, wanted: &ConfigDb, scope: &Scope<'_>) -> Vec<PatchOperation> {
     let mut operations = Vec::new();
     let mut now = present.clone();
     for table in BY_QUEUE {
@@ -96,7 +96,7 @@ fn is_ours(key: &str) -> bool {
 }
 
 /// Takes rows apart that are about one of our queues and about something else too.
-fn split_ranges(table: &str, now: &mut Present, scope: &Scope<'_>, operations: &mut Vec<Operation>) {
+fn split_ranges(table: &str, now: &mut Present, scope: &Scope<'_>, operations: &mut Vec<PatchOperation>) {
     let ranges: Vec<(String, BTreeSet<String>, BTreeSet<u8>)> = now
         .by_queue(table)
         .into_iter()
@@ -124,7 +124,11 @@ fn split_ranges(table: &str, now: &mut Present, scope: &Scope<'_>, operations: &
     }
 }
 
-fn remove_field(now: &mut Present, (table, key, field): (&str, &str, &str), operations: &mut Vec<Operation>) {
+fn remove_field(
+    now: &mut Present,
+    (table, key, field): (&str, &str, &str),
+    operations: &mut Vec<PatchOperation>,
+) {
     if now.0.get_mut(table).and_then(|rows| rows.get_mut(key)).is_some_and(|row| row.remove(field).is_some())
     {
         operations.push(operation("remove", &[table, key, field], NOTHING));
@@ -137,7 +141,7 @@ fn keep_priorities(
     port: &str,
     field: &str,
     ours: &BTreeSet<u8>,
-    operations: &mut Vec<Operation>,
+    operations: &mut Vec<PatchOperation>,
 ) {
     let Some(list) = now.text("PORT_QOS_MAP", port, field) else { return };
     let is_ours = |queue: &str| queue.trim().parse().is_ok_and(|queue: u8| ours.contains(&queue));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{ConfigDb, Field, Platform, Thresholds};
 use crate::model::PortPolicy;
-use crate::problem::hint;
+use crate::yaml::problem::hint;
 
 /// The CONFIG_DB of a switch, as `/etc/sonic/config_db.json` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,9 +2,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::artifacts::Artifacts;
-use crate::fleet::Options;
 use crate::model::Fabric;
+use crate::program::Artifacts;
+use crate::rollout::fleet::Options;
 
 /// 2 × 2, with one host a leaf, and drivers that do at once what they are told.
 struct Bench {

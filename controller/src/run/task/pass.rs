@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Drift;
 use crate::reconcile::Operation;
-use crate::report::{PipelineState, SwitchReport};
+use crate::rollout::report::{PipelineState, SwitchReport};
 
 /// What a pass found and repaired, by kind. After a push everything is missing, which says nothing new.
 pub(super) fn drift(report: &SwitchReport) -> BTreeMap<Drift, u64> {

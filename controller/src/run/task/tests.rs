@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::reconcile::Operation;
-use crate::report::{ChangeReport, Counts, PipelineState, Refusal};
+use crate::rollout::report::{ChangeReport, Counts, PipelineState, Refusal};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -45,7 +45,7 @@ impl Bench {
     fn in_place() -> Self {
         let mut bench = Self::new();
         assert_eq!(bench.wait(), [Action::Connect(5)]);
-        assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Reconcile]);
+        assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), [Action::Reconcile]);
         assert_eq!(bench.event(reconciled(good(40, 0, 0))), []);
         assert_eq!(bench.notices(), [Notice::Up(Standing::Primary), Notice::InPlace(40)]);
         bench
@@ -101,7 +101,7 @@ fn a_restart_counts_as_one_and_its_missing_entries_do_not() {
     assert!(!bench.task.is_up());
     assert_eq!(bench.wait(), [Action::Connect(5)]);
     assert!(bench.now < S, "stream loss is answered at once: {}", bench.now);
-    bench.event(Event::Told(Standing::Primary));
+    bench.event(Event::Arbitrated(Standing::Primary));
     let mut report = good(40, 0, 0);
     (report.pipeline_before, report.pipeline_pushed) = (PipelineState::Absent, true);
     bench.event(reconciled(report.clone()));
@@ -120,7 +120,7 @@ fn a_restart_counts_when_routes_change_meanwhile_and_the_routes_that_differ_do_n
         bench.event(Event::Lost("gone".into()));
         bench.event(Event::Detoured);
         bench.wait();
-        bench.event(Event::Told(Standing::Primary));
+        bench.event(Event::Arbitrated(Standing::Primary));
         assert_eq!(bench.event(Event::Detoured), []);
         let mut report = good(7, 2, 1);
         if restarted {
@@ -148,7 +148,7 @@ fn attempts_at_a_dead_switch_come_less_and_less_often_and_start_anew_after_a_suc
     assert!(waits[1] <= 200 * MS && waits[11] >= 15 * S && waits[11] <= 30 * S, "{waits:?}");
     assert_eq!(bench.task.failures(), 12);
     bench.wait();
-    bench.event(Event::Told(Standing::Primary));
+    bench.event(Event::Arbitrated(Standing::Primary));
     bench.event(reconciled(good(1, 0, 0)));
     assert_eq!(bench.task.failures(), 0);
 }
@@ -157,7 +157,7 @@ fn attempts_at_a_dead_switch_come_less_and_less_often_and_start_anew_after_a_suc
 fn a_demoted_primary_drops_what_it_is_writing_before_anything_else() {
     let mut bench = Bench::in_place();
     bench.wait();
-    assert_eq!(bench.event(Event::Told(backup(9, true))), [Action::Abandon, Action::Look]);
+    assert_eq!(bench.event(Event::Arbitrated(backup(9, true))), [Action::Abandon, Action::Compare]);
     assert!(!bench.task.is_primary());
     // The end of what was dropped, had it come first, changes nothing.
     bench.event(reconciled(good(1, 1, 1)));
@@ -167,32 +167,32 @@ fn a_demoted_primary_drops_what_it_is_writing_before_anything_else() {
 #[test]
 fn a_backup_looks_without_writing_and_bids_higher_once_nobody_is_primary() {
     let mut bench = Bench::in_place();
-    bench.event(Event::Told(backup(9, true)));
-    bench.event(Event::Looked(Ok(Looked { differing: 3, program: true }), Loss::None));
+    bench.event(Event::Arbitrated(backup(9, true)));
+    bench.event(Event::Compared(Ok(Comparison { differing: 3, program: true }), Loss::None));
     assert_eq!(bench.task.in_place(), Some(false));
     for _ in 0..3 {
-        assert_eq!(bench.wait(), [Action::Look]);
-        bench.event(Event::Looked(Ok(Looked { differing: 0, program: true }), Loss::None));
+        assert_eq!(bench.wait(), [Action::Compare]);
+        bench.event(Event::Compared(Ok(Comparison { differing: 0, program: true }), Loss::None));
     }
     let before = bench.now;
-    assert_eq!(bench.event(Event::Told(backup(9, false))), []);
+    assert_eq!(bench.event(Event::Arbitrated(backup(9, false))), []);
     assert_eq!(bench.wait(), [Action::Disconnect, Action::Connect(10)]);
     assert!(bench.now - before <= 400 * MS);
-    assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Reconcile]);
+    assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), [Action::Reconcile]);
     assert!(bench.task.is_primary());
 }
 
 #[test]
 fn a_backup_that_is_told_to_be_primary_writes_at_once() {
     let mut bench = Bench::in_place();
-    bench.event(Event::Told(backup(9, true)));
-    assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Abandon, Action::Reconcile]);
+    bench.event(Event::Arbitrated(backup(9, true)));
+    assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), [Action::Abandon, Action::Reconcile]);
 }
 
 #[test]
 fn a_bid_that_somebody_else_made_first_is_taken_back() {
     let mut bench = Bench::in_place();
-    bench.event(Event::Told(backup(9, false)));
+    bench.event(Event::Arbitrated(backup(9, false)));
     bench.wait();
     bench.event(Event::Lost("election id 10 is already used".into()));
     assert_eq!(bench.wait(), [Action::Connect(5)]);
@@ -203,7 +203,7 @@ fn two_backups_do_not_bid_at_the_same_moment() {
     let wait = |election_id| {
         let mut task = SwitchTask::new("s1", election_id, 5 * S, 0, 0);
         task.handle_timeout(0);
-        task.handle_event(0, Event::Told(backup(99, false)));
+        task.handle_event(0, Event::Arbitrated(backup(99, false)));
         task.poll_timeout()
     };
     let waits: std::collections::BTreeSet<_> = (1..=8).map(wait).collect();
@@ -214,12 +214,12 @@ fn two_backups_do_not_bid_at_the_same_moment() {
 fn the_highest_election_id_of_all_is_not_outbid() {
     let mut bench = Bench::new();
     bench.wait();
-    bench.event(Event::Told(backup(u128::MAX, false)));
-    bench.event(Event::Looked(Ok(Looked { differing: 0, program: true }), Loss::None));
+    bench.event(Event::Arbitrated(backup(u128::MAX, false)));
+    bench.event(Event::Compared(Ok(Comparison { differing: 0, program: true }), Loss::None));
     for _ in 0..5 {
         let actions = bench.wait();
-        assert!(actions.iter().all(|action| *action == Action::Look), "{actions:?}");
-        bench.event(Event::Looked(Ok(Looked { differing: 0, program: true }), Loss::None));
+        assert!(actions.iter().all(|action| *action == Action::Compare), "{actions:?}");
+        bench.event(Event::Compared(Ok(Comparison { differing: 0, program: true }), Loss::None));
     }
 }
 
@@ -282,62 +282,62 @@ fn the_end_drops_everything_and_nothing_comes_after_it() {
     bench.wait();
     assert_eq!(bench.event(Event::Stop), [Action::Abandon, Action::Disconnect]);
     assert!(bench.task.is_stopped());
-    assert_eq!(bench.event(Event::Told(Standing::Primary)), []);
+    assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), []);
     assert_eq!(bench.event(Event::Lost("gone".into())), []);
     assert_eq!(bench.task.poll_timeout(), None);
 }
 
 #[test]
-fn between_two_audits_a_switch_that_is_in_place_is_only_glanced_at() {
+fn between_two_audits_a_switch_that_is_in_place_has_only_its_counters_read() {
     let mut bench = Bench { task: SwitchTask::new("s1", 5, 5 * S, 60 * S, 0), now: 0 };
     assert_eq!(bench.wait(), [Action::Connect(5)]);
-    assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Reconcile]);
+    assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), [Action::Reconcile]);
     assert_eq!(bench.event(reconciled(good(40, 0, 0))), []);
-    let mut glances = 0;
+    let mut read = 0;
     let audited = loop {
         match bench.wait().as_slice() {
-            [Action::Sample] => glances += 1,
+            [Action::ReadCounters] => read += 1,
             [Action::Reconcile] => break bench.now,
             other => panic!("{other:?}"),
         }
-        assert_eq!(bench.event(Event::Sampled(Ok(true), Loss::None)), []);
+        assert_eq!(bench.event(Event::CountersRead(Ok(true), Loss::None)), []);
     };
-    assert!((9..=14).contains(&glances) && (52 * S..=65 * S).contains(&audited), "{glances} {audited}");
+    assert!((9..=14).contains(&read) && (52 * S..=65 * S).contains(&audited), "{read} {audited}");
     assert_eq!(bench.event(reconciled(good(0, 0, 0))), []);
 
     // Restarted between two audits: no waiting for the next.
-    assert_eq!(bench.wait(), [Action::Sample]);
-    assert_eq!(bench.event(Event::Sampled(Ok(false), Loss::None)), [Action::Reconcile]);
+    assert_eq!(bench.wait(), [Action::ReadCounters]);
+    assert_eq!(bench.event(Event::CountersRead(Ok(false), Loss::None)), [Action::Reconcile]);
     assert_eq!(bench.event(reconciled(good(0, 0, 0))), []);
-    // So with another file, while it is glanced at.
-    assert_eq!(bench.wait(), [Action::Sample]);
+    // So with another file, while its counters are read.
+    assert_eq!(bench.wait(), [Action::ReadCounters]);
     assert_eq!(bench.event(Event::FabricChanged), []);
-    assert_eq!(bench.event(Event::Sampled(Ok(true), Loss::None)), [Action::Reconcile]);
+    assert_eq!(bench.event(Event::CountersRead(Ok(true), Loss::None)), [Action::Reconcile]);
     assert_eq!(bench.event(reconciled(good(0, 1, 0))), []);
     // Somebody else was primary: what he wrote is looked for at once.
     let backup = Standing::Backup { highest: Some(9), primary_exists: true };
-    assert_eq!(bench.event(Event::Told(backup)), [Action::Look]);
-    assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Abandon, Action::Reconcile]);
+    assert_eq!(bench.event(Event::Arbitrated(backup)), [Action::Compare]);
+    assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), [Action::Abandon, Action::Reconcile]);
 }
 
 #[test]
 fn while_another_controller_leads_the_fabric_nothing_is_written_and_nobody_bids() {
     let mut bench = Bench::in_place();
     assert_eq!(bench.event(Event::Leads(false)), []);
-    assert_eq!(bench.wait(), [Action::Look], "it is the switch's primary, and looks");
-    bench.event(Event::Looked(Ok(Looked { differing: 3, program: true }), Loss::None));
+    assert_eq!(bench.wait(), [Action::Compare], "it is the switch's primary, and compares");
+    bench.event(Event::Compared(Ok(Comparison { differing: 3, program: true }), Loss::None));
     assert_eq!(bench.event(Event::FabricChanged), []);
-    assert_eq!(bench.wait(), [Action::Look]);
+    assert_eq!(bench.wait(), [Action::Compare]);
     assert_eq!(bench.event(Event::Leads(true)), [Action::Abandon, Action::Reconcile]);
     assert_eq!(bench.event(Event::Leads(false)), [Action::Abandon], "in the middle of a pass");
     // The switch comes back, and takes us for its primary.
     bench.event(Event::Lost("gone".into()));
     assert_eq!(bench.wait(), [Action::Connect(5)]);
-    assert_eq!(bench.event(Event::Told(Standing::Primary)), []);
-    assert_eq!(bench.wait(), [Action::Look]);
-    assert_eq!(bench.event(Event::Told(backup(7, false))), [Action::Abandon, Action::Look]);
-    bench.event(Event::Looked(Ok(Looked { differing: 0, program: true }), Loss::None));
-    assert_eq!(bench.wait(), [Action::Look], "nobody is primary, and it is not for us to be");
+    assert_eq!(bench.event(Event::Arbitrated(Standing::Primary)), []);
+    assert_eq!(bench.wait(), [Action::Compare]);
+    assert_eq!(bench.event(Event::Arbitrated(backup(7, false))), [Action::Abandon, Action::Compare]);
+    bench.event(Event::Compared(Ok(Comparison { differing: 0, program: true }), Loss::None));
+    assert_eq!(bench.wait(), [Action::Compare], "nobody is primary, and it is not for us to be");
     let before = bench.now;
     assert_eq!(bench.event(Event::Leads(true)), []);
     assert_eq!(bench.wait(), [Action::Abandon, Action::Disconnect, Action::Connect(8)]);
@@ -347,19 +347,19 @@ fn while_another_controller_leads_the_fabric_nothing_is_written_and_nobody_bids(
 #[test]
 fn another_primary_has_another_file_when_its_switch_differs_for_as_long_as_an_audit() {
     let mut task = SwitchTask::new("s1", 5, S, 60 * S, 0);
-    let looked = |differing| Event::Looked(Ok(Looked { differing, program: true }), Loss::None);
+    let compared = |differing| Event::Compared(Ok(Comparison { differing, program: true }), Loss::None);
     let theirs = |agrees| View::Theirs { id: Some(9), agrees };
     assert_eq!(task.view(0), View::Unreached);
     task.handle_timeout(0);
-    task.handle_event(0, Event::Told(backup(9, true)));
+    task.handle_event(0, Event::Arbitrated(backup(9, true)));
     assert_eq!(task.view(0), theirs(None));
-    task.handle_event(S, looked(3));
+    task.handle_event(S, compared(3));
     assert_eq!((task.view(S), task.view(60 * S)), (theirs(None), theirs(None)), "it may be at work");
     assert_eq!(task.view(61 * S), theirs(Some(false)));
     task.handle_timeout(62 * S);
-    task.handle_event(62 * S, looked(0));
+    task.handle_event(62 * S, compared(0));
     assert_eq!(task.view(200 * S), theirs(Some(true)));
-    task.handle_event(200 * S, Event::Told(backup(9, false)));
+    task.handle_event(200 * S, Event::Arbitrated(backup(9, false)));
     assert_eq!(task.view(200 * S), View::Vacant);
 }
 
@@ -375,7 +375,7 @@ fn a_switch_with_another_program_keeps_it_until_its_turn_and_has_its_routes_mean
         (Runs::Another, Some(false), 0)
     );
     assert_eq!(bench.notices(), [Notice::Waits]);
-    // Other routes; and a look now and then, of which nothing is told.
+    // Other routes; and a comparison now and then, of which nothing is told.
     assert_eq!(bench.event(Event::Detoured), [Action::Reconcile]);
     assert_eq!(bench.event(waits(Err("no room".into()))), []);
     assert_eq!((bench.task.runs(), bench.task.failure()), (Runs::Another, Some("no room")));

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::SwitchReport;
+use crate::rollout::report::SwitchReport;
 
 /// What may happen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The switch told who is primary: first as the end of [`Action::Connect`], then whenever it changes.
-    Told(Standing),
+    Arbitrated(Standing),
     /// It could not be reached, or the connection is gone. Why, in words.
     Lost(String),
     /// The end of [`Action::Reconcile`].
@@ -19,10 +19,10 @@ pub enum Event {
     Waits(Result<(), String>, Loss),
     /// From now on its program may be replaced.
     MayReplace,
-    /// The end of [`Action::Look`].
-    Looked(Result<Looked, String>, Loss),
-    /// The end of [`Action::Sample`]: whether the switch runs the program.
-    Sampled(Result<bool, String>, Loss),
+    /// The end of [`Action::Compare`].
+    Compared(Result<Comparison, String>, Loss),
+    /// The end of [`Action::ReadCounters`]: whether the switch runs the program.
+    CountersRead(Result<bool, String>, Loss),
     /// From now on the switch should hold something else.
     FabricChanged,
     /// From now on routes leave out something else.
@@ -58,9 +58,9 @@ pub enum Standing {
     },
 }
 
-/// What a backup saw.
+/// What a backup found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Looked {
+pub struct Comparison {
     /// Entities that differ from what the switch should hold, or would after a push.
     pub differing: usize,
     /// Whether it runs the program.
@@ -77,9 +77,9 @@ pub enum Action {
     /// Write what routes have changed, without reading anything.
     Reroute,
     /// See how it differs.
-    Look,
+    Compare,
     /// See whether it runs the program, and count.
-    Sample,
+    ReadCounters,
     /// Drop what is under way, at once.
     Abandon,
     /// Drop the connection.

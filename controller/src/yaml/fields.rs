@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use crate::problem::{Located, Problems, hint};
-use crate::yaml::{Node, Value};
+use super::problem::{Located, Problems, hint};
+use super::{Node, Value};
 
 /// A mapping whose keys are known in advance.
 pub(crate) struct Fields<'n> {

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{End, Fabric, Overload, PortPolicy, QueuePolicy, TrimCap};
-use crate::problem::{Located, Problems};
-use crate::spec::{Layer, PolicySpec};
+use crate::spec::{PolicySection, PolicySpec};
 use crate::units::{self, CutSize, DataPacket, NEVER, Threshold};
+use crate::yaml::problem::{Located, Problems};
 
 /// Defaults for the front layers' class: times at line rate. `[less important, important]`.
 const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [
@@ -125,11 +125,11 @@ fn complain(
 }
 
 /// Where a value may be given, particular first.
-struct Layers<'f>(Vec<&'f Layer>);
+struct Sections<'f>(Vec<&'f PolicySection>);
 
-impl<'f> Layers<'f> {
-    fn first<T>(&self, pick: impl Fn(&'f Layer) -> Option<&'f T>) -> Option<&'f T> {
-        self.0.iter().find_map(|layer| pick(layer))
+impl<'f> Sections<'f> {
+    fn first<T>(&self, pick: impl Fn(&'f PolicySection) -> Option<&'f T>) -> Option<&'f T> {
+        self.0.iter().find_map(|section| pick(section))
     }
 }
 
@@ -167,7 +167,7 @@ impl<'f> Resolver<'f> {
             queues.insert(queue, policies);
         }
         let (general, of_port) = (&self.spec.general, self.spec.ports.get(&(switch.to_owned(), port)));
-        let own = |layer: &Layer| layer.trimmed_dscp.as_ref().map(|dscp| dscp.value);
+        let own = |section: &PolicySection| section.trimmed_dscp.as_ref().map(|dscp| dscp.value);
         let trimmed_dscp = of_port
             .and_then(own)
             .or(dscp.trimmed_last_hop.filter(|_| last_hop))
@@ -178,12 +178,12 @@ impl<'f> Resolver<'f> {
         PortPolicy { rate_bps, queues, trimmed_dscp, trim_cap }
     }
 
-    fn trim_cap(&self, of_port: Option<&Layer>, rate_bps: u64, trim_drop_at: u32) -> Option<TrimCap> {
+    fn trim_cap(&self, of_port: Option<&PolicySection>, rate_bps: u64, trim_drop_at: u32) -> Option<TrimCap> {
         if self.spec.overload != Overload::Trim {
             return None;
         }
-        let layers = [of_port, Some(&self.spec.general)].into_iter().flatten();
-        let given = layers.filter_map(|layer| layer.trim_cap.as_ref()).map(|cap| cap.value).next();
+        let sections = [of_port, Some(&self.spec.general)].into_iter().flatten();
+        let given = sections.filter_map(|section| section.trim_cap.as_ref()).map(|cap| cap.value).next();
         let share = given.unwrap_or(TRIM_CAP)?;
         let rate = u128::from(rate_bps) * u128::from(share) / WHOLE;
         // A bucket smaller than a head would let none through.
@@ -203,17 +203,18 @@ impl<'f> Resolver<'f> {
     ) -> QueuePolicy {
         let (spec, plan) = (self.spec, &self.fabric.queues);
         let of_port = spec.ports.get(&(switch.to_owned(), port));
-        let queue_layers =
-            [of_port, Some(&spec.general)].map(|layer| layer.and_then(|layer| layer.queues.get(&queue)));
-        let [port_queue, general_queue] = queue_layers;
+        let queue_sections = [of_port, Some(&spec.general)]
+            .map(|section| section.and_then(|section| section.queues.get(&queue)));
+        let [port_queue, general_queue] = queue_sections;
         let class = plan.classes.iter().position(|of_class| *of_class == queue);
         let is_class = class.is_some();
         let place = || format!("at {switch}:{port} ({}), {name}", units::rate_text(rate_bps));
         // What a mapping says for queues in general is meant for gradients; best effort shares its limits only.
-        let own = Layers([port_queue, general_queue].into_iter().flatten().collect());
-        let all =
-            Layers([port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect());
-        let layers_for = |threshold: usize| {
+        let own = Sections([port_queue, general_queue].into_iter().flatten().collect());
+        let all = Sections(
+            [port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect(),
+        );
+        let sections_for = |threshold: usize| {
             if is_class || (queue == plan.best_effort && matches!(threshold, 0 | 3)) { &all } else { &own }
         };
         let defaults = if let Some(class) = class {
@@ -229,11 +230,11 @@ impl<'f> Resolver<'f> {
             if spec.overload == Overload::DropTail && matches!(threshold, 1 | 2) {
                 continue;
             }
-            *slot = layers_for(threshold)
-                .first(|layer| {
-                    layer.importance[usize::from(important)][threshold]
+            *slot = sections_for(threshold)
+                .first(|section| {
+                    section.importance[usize::from(important)][threshold]
                         .as_ref()
-                        .or(layer.thresholds[threshold].as_ref())
+                        .or(section.thresholds[threshold].as_ref())
                 })
                 .map(|located| (located, self.bytes(located, rate_bps, &place)));
         }
@@ -252,12 +253,13 @@ impl<'f> Resolver<'f> {
             values[2] = values[3];
         }
 
-        let sizes =
-            Layers([port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect());
-        let shallow_size = self.size(sizes.first(|layer| layer.shallow_size.as_ref()), SHALLOW_SIZE);
-        let deep_size = self.size(sizes.first(|layer| layer.deep_size.as_ref()), DEEP_SIZE);
+        let sizes = Sections(
+            [port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect(),
+        );
+        let shallow_size = self.size(sizes.first(|section| section.shallow_size.as_ref()), SHALLOW_SIZE);
+        let deep_size = self.size(sizes.first(|section| section.deep_size.as_ref()), DEEP_SIZE);
         let deep_size = self.check_sizes(&sizes, shallow_size, deep_size);
-        let limit = all.first(|layer| layer.trim_limit.as_ref());
+        let limit = all.first(|section| section.trim_limit.as_ref());
         let trim_drop_at = match limit {
             Some(located) => self.bytes(located, rate_bps, &place),
             None => self.default_bytes(TRIM_LIMIT, rate_bps),
@@ -386,11 +388,11 @@ impl<'f> Resolver<'f> {
     }
 
     /// The deep size, which is at most the shallow one: a default yields, a given one is an error.
-    fn check_sizes(&mut self, layers: &Layers<'f>, shallow: u16, deep: u16) -> u16 {
+    fn check_sizes(&mut self, sections: &Sections<'f>, shallow: u16, deep: u16) -> u16 {
         if deep <= shallow {
             return deep;
         }
-        if let Some(Located { line, path, text, .. }) = layers.first(|layer| layer.deep_size.as_ref()) {
+        if let Some(Located { line, path, text, .. }) = sections.first(|section| section.deep_size.as_ref()) {
             complain(&mut self.found, *line, path, "sizes", || {
                 format!(
                     "'{text}' ({deep} bytes) is more than shallow_size ({shallow} bytes); deep trims leave less"
@@ -423,7 +425,7 @@ impl<'f> Resolver<'f> {
                 let located = [self.spec.ports.get(&(switch.clone(), *port)), Some(&self.spec.general)]
                     .into_iter()
                     .flatten()
-                    .find_map(|layer| layer.deep_size.as_ref());
+                    .find_map(|section| section.deep_size.as_ref());
                 let (line, path) = located.map_or((1, "policy.deep_size"), |l| (l.line, l.path.as_str()));
                 let rate = policy.rate_bps;
                 let fills = full as f64 / deep as f64 * share as f64 / WHOLE as f64;

@@ -8,13 +8,13 @@ use trimwire_p4runtime::status;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
-use crate::artifacts::Artifacts;
+use super::device::{self, DeviceError};
+use super::fleet::Shared;
+use super::lines;
+use super::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 use crate::compile::Desired;
-use crate::device::{self, DeviceError};
-use crate::fleet::Shared;
-use crate::lines;
+use crate::program::Artifacts;
 use crate::reconcile::{self, Change, Operation};
-use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 
 /// Pushes the pipeline if the switch runs another, writes what differs, and looks at what became of it. An error leaves in
 /// the report what was done before it. Unless it may replace a program, a switch that runs another one is left as it is, and the report

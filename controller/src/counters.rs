@@ -12,9 +12,8 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::{CounterEntry, Entity, RegisterEntry, p4_data};
 
-use crate::device::DeviceError;
 use crate::model::PortPolicy;
-use crate::{program as names, target};
+use crate::{program::names, target};
 use serde::Serialize;
 
 /// Queues of a port, and so cells of the program's arrays per port.
@@ -94,9 +93,9 @@ pub struct Count {
 
 /// One queue of one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct QueueSample {
+pub struct QueueCounters {
     /// Since the switch started.
-    pub counters: BTreeMap<Counter, Count>,
+    pub counts: BTreeMap<Counter, Count>,
     /// Bytes waiting; `None` where the target does not let registers be read.
     pub waiting: Option<Waiting>,
 }
@@ -113,9 +112,9 @@ pub struct Waiting {
 /// What one switch counts and holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sample {
+pub struct Counters {
     /// By port and queue.
-    pub queues: BTreeMap<(u16, u8), QueueSample>,
+    pub queues: BTreeMap<(u16, u8), QueueCounters>,
     /// Packets without a route, of the whole switch.
     pub unroutable: i64,
 }
@@ -123,39 +122,39 @@ pub struct Sample {
 /// Of which queues; `None` for all that the arrays have.
 type Which<'q> = Option<&'q [(u16, u8)]>;
 
-/// Takes a sample of the queues that have a policy. What a target's program does not count, or does not let be read, is not in it.
-pub(crate) async fn sample(
+/// Reads the counters of the queues that have a policy, and what waits in them. What a target's program does not count, or does not let be read, is not in it.
+pub(crate) async fn read(
     client: &Client,
     index: &Index,
     ports: &BTreeMap<u16, Arc<PortPolicy>>,
-) -> Result<Sample, DeviceError> {
+) -> Result<Counters, ClientError> {
     let places: Vec<(u16, u8)> =
         ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue))).collect();
     if places.is_empty() {
-        return Ok(Sample::default());
+        return Ok(Counters::default());
     }
-    let mut sample = counters(client, index, Some(&places)).await?;
-    let waiting = match waiting(client, index, Some(&places)).await {
+    let mut counters = read_counters(client, index, Some(&places)).await?;
+    let waiting = match read_waiting(client, index, Some(&places)).await {
         Ok(waiting) => waiting,
         // BMv2 does not read registers over P4Runtime.
         Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => BTreeMap::new(),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let mut queues = BTreeMap::new();
     for place in places {
-        let mut queue = sample.queues.remove(&place).unwrap_or_default();
+        let mut queue = counters.queues.remove(&place).unwrap_or_default();
         queue.waiting = waiting.get(&place).copied();
         queues.insert(place, queue);
     }
-    Ok(Sample { queues, ..sample })
+    Ok(Counters { queues, ..counters })
 }
 
 /// What was counted, without what waits.
-pub(crate) async fn counters(
+pub(crate) async fn read_counters(
     client: &Client,
     index: &Index,
     which: Which<'_>,
-) -> Result<Sample, ClientError> {
+) -> Result<Counters, ClientError> {
     let (mut filters, mut kinds): (Vec<Entity>, _) = (Vec::new(), BTreeMap::new());
     for counter in Counter::ALL {
         let Ok(whole) = entity::counter(index, counter.name(), None) else { continue };
@@ -167,22 +166,22 @@ pub(crate) async fn counters(
     }
     let unroutable = entity::counter(index, names::UNROUTABLE, None).ok();
     filters.extend(unroutable.map(Entity::from));
-    let mut sample = Sample::default();
-    for entity in read(client, filters).await? {
+    let mut counters = Counters::default();
+    for entity in read_entities(client, filters).await? {
         let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
         let (Some(data), Some(cell)) = (entry.data, entry.index) else { continue };
         if unroutable.as_ref().is_some_and(|unroutable| unroutable.counter_id == entry.counter_id) {
-            sample.unroutable = sample.unroutable.saturating_add(data.packet_count);
+            counters.unroutable = counters.unroutable.saturating_add(data.packet_count);
         } else if let (Some(counter), Some(place)) = (kinds.get(&entry.counter_id), place(cell.index)) {
             let count = Count { packets: data.packet_count, bytes: data.byte_count };
-            sample.queues.entry(place).or_default().counters.insert(*counter, count);
+            counters.queues.entry(place).or_default().counts.insert(*counter, count);
         }
     }
-    Ok(sample)
+    Ok(counters)
 }
 
 /// Bytes that wait and that waited; an error where the target does not let registers be read.
-pub(crate) async fn waiting(
+pub(crate) async fn read_waiting(
     client: &Client,
     index: &Index,
     which: Which<'_>,
@@ -199,7 +198,7 @@ pub(crate) async fn waiting(
         }));
     }
     let mut waiting: BTreeMap<(u16, u8), Waiting> = BTreeMap::new();
-    for entity in read(client, filters).await? {
+    for entity in read_entities(client, filters).await? {
         let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
         let Some(place) = entry.index.and_then(|cell| place(cell.index)) else { continue };
         let Some(p4_data::Data::Bitstring(value)) = entry.data.and_then(|data| data.data) else { continue };
@@ -227,7 +226,7 @@ fn cells<'q>(index: &Index, which: Which<'q>, arrays: usize) -> impl Iterator<It
 }
 
 /// No filters are no question.
-async fn read(client: &Client, filters: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
+async fn read_entities(client: &Client, filters: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
     if filters.is_empty() { Ok(Vec::new()) } else { client.read(filters).await }
 }
 

@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 use trimwire_p4runtime::client::Tls;
 use trimwire_p4runtime::p4info::Index;
 
-use crate::artifacts::{Artifacts, ArtifactsError};
+use super::device::Reach;
+use super::places::Places;
+use super::progress::Progress;
 use crate::compile::{CompileError, Compiler, Desired};
-use crate::device::Reach;
 use crate::model::{Fabric, PortPolicy, Switch};
-use crate::places::Places;
-use crate::progress::Progress;
+use crate::program::{Artifacts, ArtifactsError};
 use crate::topology::{Avoid, Detours, SwitchRoutes};
 
 /// What a caller may set beside the fabric file.

@@ -11,14 +11,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use trimwire_p4runtime::client::Client;
 
-use crate::device::{self, DeviceError};
-use crate::fleet::{Options, Shared};
-use crate::places::Places;
-use crate::program as names;
-use crate::report::SwitchReport;
-use crate::sample::{Counter, counters};
+use super::converge;
+use super::device::{self, DeviceError};
+use super::fleet::{Options, Shared};
+use super::places::Places;
+use super::report::SwitchReport;
+use crate::counters::{Counter, read_counters};
+use crate::program::names;
+use crate::reconcile;
 use crate::topology::SwitchRoutes;
-use crate::{converge, reconcile};
 
 /// How long packets may still leave a switch that nobody sends any.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,8 +117,8 @@ fn not_known(error: &DeviceError) -> String {
 /// Packets that it has sent, as far as its program counts them.
 async fn sent(client: &Client) -> Result<i64, DeviceError> {
     let Some(index) = device::running(client).await? else { return Ok(0) };
-    let sample = counters(client, &index, None).await?;
-    let sent = sample.queues.values().filter_map(|queue| queue.counters.get(&Counter::Transmitted));
+    let counters = read_counters(client, &index, None).await?;
+    let sent = counters.queues.values().filter_map(|queue| queue.counts.get(&Counter::Transmitted));
     Ok(sent.map(|count| count.packets).sum())
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::Topology;
 use crate::model::{End, Fabric, Target};
 use crate::table::Table;
-use crate::topology::Topology;
 use crate::units;
 
 /// Everything by name, what was generated and what was written alike.

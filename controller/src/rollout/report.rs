@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::program::names;
 pub use crate::reconcile::ParameterChange;
 use crate::reconcile::{Change, Operation};
 
@@ -307,6 +308,13 @@ impl SwitchPlan {
     /// Whether `apply` would change it. Of a switch that cannot be looked at nobody knows.
     pub fn changes(&self) -> bool {
         self.error.is_none() && (self.pipeline != PipelineState::Same || !self.changes.is_empty())
+    }
+
+    /// Whether `apply` would change its routes, or its program with them.
+    pub fn changes_routes(&self) -> bool {
+        let is_route =
+            |change: &ChangeReport| names::ROUTING.iter().any(|name| change.table.starts_with(name));
+        self.error.is_none() && (self.pipeline != PipelineState::Same || self.changes.iter().any(is_route))
     }
 }
 

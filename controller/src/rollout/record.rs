@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::artifacts::Artifacts;
+use super::report::Report;
 use crate::model::Fabric;
-use crate::report::Report;
+use crate::program::Artifacts;
 
 /// Records that are kept.
 const KEPT: usize = 100;

@@ -12,7 +12,7 @@ const FIRST_THRIFT_PORT: u16 = 9090;
 
 /// A command a switch, by the switches' names. Interfaces are named as Mininet's are, SWITCH-ethPORT; switches that are none of
 /// the programs known here get a line that says so.
-pub fn commands(fabric: &Fabric) -> Vec<String> {
+pub fn start_commands(fabric: &Fabric) -> Vec<String> {
     let mut ports: BTreeMap<&str, BTreeMap<u16, u64>> = BTreeMap::new();
     for link in &fabric.links {
         for end in [&link.a, &link.b] {
@@ -103,7 +103,7 @@ mod tests {
             "simple_switch_grpc --no-p4 --device-id 1 --thrift-port 9091 -i 1@s1-eth1 -- --grpc-server-addr 192.0.2.1:9559 \
              --cpu-port 510 --priority-queues 8 # and its certificates: docs/how-to/secure.md"
         );
-        let page = include_str!("../../docs/how-to/secure.md");
+        let page = include_str!("../../../docs/how-to/secure.md");
         assert!(page.contains("--grpc-server-ssl"), "the page has the options");
     }
 }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::artifacts::Artifacts;
-use crate::converge::{converge, pipeline_state};
-use crate::device::{self, DeviceError};
-use crate::fleet::{ApplyError, Options, Shared, blocking, each};
-use crate::lines;
+use super::converge::{converge, pipeline_state};
+use super::device::{self, DeviceError};
+use super::fleet::{ApplyError, Options, Shared, blocking, each};
+use super::lines;
+use super::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 use crate::model::{Fabric, Switch};
+use crate::program::Artifacts;
 use crate::reconcile::{self, Operation};
-use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 
 /// Brings every switch to what the fabric file says, writing differences only. All at once, each on its own.
 pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Report, ApplyError> {
