@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use trimwire_p4runtime::entity::EntityKey;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 use super::*;

@@ -10,7 +10,7 @@ use super::lines;
 use super::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 use crate::model::{Fabric, Switch};
 use crate::program::Artifacts;
-use crate::reconcile::{self, Operation};
+use crate::reconcile;
 
 /// Brings every switch to what the fabric file says, writing differences only. All at once, each on its own.
 pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Report, ApplyError> {
@@ -80,7 +80,7 @@ async fn look(
     let client = shared.reach(name, switch).observe().await?;
     let artifacts = shared.artifacts(name);
     let index = artifacts.index();
-    plan.pipeline = pipeline_state(device::cookie(&client).await?, artifacts);
+    plan.pipeline = pipeline_state(&client, artifacts).await?;
     let actual = if plan.pipeline == PipelineState::Same {
         device::actual(&client, index).await?
     } else {
@@ -92,8 +92,7 @@ async fn look(
     plan.warnings = lines::warnings(&client, &shared.ports(name)).await;
     let wanted = shared.compile(name)?;
     let changes = reconcile::difference(&wanted, &actual, index);
-    let missing = changes.iter().filter(|change| change.operation != Operation::Delete).count();
-    plan.in_place = wanted.len().saturating_sub(missing);
+    plan.in_place = reconcile::in_place(&wanted, &changes);
     plan.changes = changes.iter().map(ChangeReport::from).collect();
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::lines;
 use super::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 use crate::compile::Desired;
 use crate::program::Artifacts;
-use crate::reconcile::{self, Change, Operation};
+use crate::reconcile::{self, Change};
 
 /// Pushes the pipeline if the switch runs another, writes what differs, and looks at what became of it. An error leaves in
 /// the report what was done before it. Unless it may replace a program, a switch that runs another one is left as it is, and the report
@@ -30,7 +30,7 @@ pub(crate) async fn converge(
 ) -> Result<(), DeviceError> {
     let artifacts = shared.artifacts(&report.switch);
     let index = artifacts.index();
-    report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
+    report.pipeline_before = pipeline_state(client, artifacts).await?;
     if !may_replace && matches!(report.pipeline_before, PipelineState::Different { .. }) {
         report.not_begun = true;
         return Ok(());
@@ -66,20 +66,22 @@ pub(crate) async fn converge(
     // Whatever became of the writes: what counts is what the switch holds now.
     if let Ok(actual) = device::actual(client, index).await {
         let remaining = reconcile::difference(wanted, &actual, index);
-        let missing = remaining.iter().filter(|change| change.operation != Operation::Delete).count();
-        report.in_place = Some(wanted.len().saturating_sub(missing));
+        report.in_place = Some(reconcile::in_place(wanted, &remaining));
         report.remaining = Some(remaining.iter().map(ChangeReport::from).collect());
     }
     outcome
 }
 
-/// The pipeline of a switch, next to ours.
-pub(crate) fn pipeline_state(cookie: Option<u64>, artifacts: &Artifacts) -> PipelineState {
-    match cookie {
+/// The pipeline that a switch runs, next to ours.
+pub(crate) async fn pipeline_state(
+    client: &Client,
+    artifacts: &Artifacts,
+) -> Result<PipelineState, DeviceError> {
+    Ok(match device::cookie(client).await? {
         None => PipelineState::Absent,
         Some(cookie) if cookie == artifacts.cookie() => PipelineState::Same,
         Some(cookie) => PipelineState::Different { cookie },
-    }
+    })
 }
 
 /// Writes batch after batch. A refused update does not keep the others from being written; a lost switch does.

@@ -157,7 +157,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                     work = Some(Box::pin(compare(client, current(), Arc::clone(&avoid.borrow()))));
                 }
                 (Action::ReadCounters, Some(client)) => {
-                    work = Some(Box::pin(read_counters(client, current())))
+                    work = Some(Box::pin(read_counters(client, current())));
                 }
                 // The task asks for work only while it is connected.
                 (Action::Reconcile | Action::Reroute | Action::Compare | Action::ReadCounters, None) => {}
@@ -577,9 +577,7 @@ async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) ->
     let follows = shared.compiler.fabric().follow.follows == Follows::Apply;
     let comparing = async {
         let desired = shared.compiler.compile_around(&wanted.name, shared.around(&avoid).as_deref())?;
-        if pipeline_state(device::cookie(&client).await?, shared.artifacts(&wanted.name))
-            != PipelineState::Same
-        {
+        if pipeline_state(&client, shared.artifacts(&wanted.name)).await? != PipelineState::Same {
             return Ok(Comparison { differing: desired.len(), program: false });
         }
         let actual = device::actual(&client, wanted.index()).await?;
@@ -602,11 +600,9 @@ async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) ->
 /// Between two audits: whether the switch still runs the program, and its counters.
 async fn read_counters(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
     let work = async {
-        let cookie = device::cookie(&client).await;
-        let loss = loss(cookie.as_ref().err());
-        let same = cookie.map(|cookie| {
-            pipeline_state(cookie, wanted.shared.artifacts(&wanted.name)) == PipelineState::Same
-        });
+        let state = pipeline_state(&client, wanted.shared.artifacts(&wanted.name)).await;
+        let loss = loss(state.as_ref().err());
+        let same = state.map(|state| state == PipelineState::Same);
         let counters = match same {
             Ok(true) => read_or_none(&client, &wanted).await,
             _ => None,
