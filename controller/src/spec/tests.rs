@@ -283,6 +283,7 @@ fn the_examples_are_good() {
         ("leaf-spine", include_str!("../../../examples/fabrics/leaf-spine.yaml")),
         ("leaf-spine-generated", include_str!("../../../examples/fabrics/leaf-spine-generated.yaml")),
         ("fat-tree", include_str!("../../../examples/fabrics/fat-tree.yaml")),
+        ("sonic", include_str!("../../../examples/fabrics/sonic.yaml")),
     ] {
         let fabric = Fabric::from_yaml(text, name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(fabric.warnings, Vec::<String>::new(), "{name}");

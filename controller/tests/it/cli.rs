@@ -209,6 +209,22 @@ fn thresholds_writes_a_policy_that_check_accepts() {
     assert_eq!(run(&["thresholds"]).status.code(), Some(2));
 }
 
+/// The command in the example's comments, for each leaf.
+#[test]
+fn the_example_of_sonic_leaves_is_exported_as_it_says() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/fabrics/sonic.yaml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let ports = text.lines().find_map(|line| line.split_once("--platform-ports ")).unwrap().1;
+    for leaf in ["leaf1", "leaf2"] {
+        let output = run(&["export", "sonic", file, "--switch", leaf, "--platform-ports", ports]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "1024");
+        let names: Vec<&String> = json["PORT_QOS_MAP"].as_object().unwrap().keys().collect();
+        assert_eq!(names, ["Ethernet0", "Ethernet16", "Ethernet24", "Ethernet8"]);
+    }
+}
+
 #[test]
 fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
     let ports = "Ethernet0=1,Ethernet4=2,Ethernet8=3,Ethernet12=4";
