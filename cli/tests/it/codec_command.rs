@@ -150,7 +150,7 @@ fn bad_flags_are_named_with_what_is_valid() {
         2,
         "--output error.png: plots are pages (valid: names that end in .html)",
     );
-    fails(&["plot", "-o", "error"], 2, "drawings are SVG");
+    fails(&["plot", "-o", "error"], 2, "--output error: plots are pages (valid: names that end in .html)");
 }
 
 #[test]

@@ -60,7 +60,9 @@ fn a_plan_is_drawn_and_checked_against_its_model() {
     let plan = plan.display().to_string();
     let page = std::fs::read_to_string(&drawing).unwrap();
     assert!(
-        page.contains("<h1>LSTM on 8 x 8 V100") && page.contains(r#""T9""#) && page.contains("processors")
+        page.contains("<h1>LSTM on 8 x 8 V100")
+            && page.contains(r#""T9""#)
+            && page.contains("between machines")
     );
 
     let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<bool, Failure> {
     let (mut before, mut before_ns): (BTreeMap<_, _>, u64) = (look().collect(), clock.now_ns());
     if let Some((address, Err(error))) = before.iter().find(|_| before.values().all(Result::is_err)) {
         return Err(failed(anyhow!(
-            "no metrics at http://{address}/metrics: {error} (does a rank run with --metrics or TRIMWIRE_METRICS={address}?)"
+            "no metrics at http://{address}/metrics: {error} (does a rank run with --metrics {address}, or TRIMWIRE_METRICS?)"
         )));
     }
     loop {
