@@ -100,7 +100,12 @@ pub(super) fn run(options: &Options) -> Outcome {
         std::fs::write(file, plotted.page.html())
             .with_context(|| format!("cannot write --output {}", file.display()))?;
     }
-    Ok(if options.json { print_json(&plotted.json)? } else { print(&plotted.page.table)? })
+    if options.json {
+        print_json(&plotted.json)?;
+    } else {
+        print(&plotted.page.table)?;
+    }
+    Ok(())
 }
 
 impl Options {

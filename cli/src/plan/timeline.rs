@@ -50,7 +50,7 @@ pub(super) fn page(schedule: &Schedule, plan: &Plan, forward_ns: f64, table: Str
             title: "Timeline",
             caption: "Who works on which tensor when: a tensor's name stands at its bar.",
             x: Axis::linear("time", Unit::Seconds),
-            y: Axis { names, range, ..Axis::linear("", Unit::Plain) },
+            y: Axis { range, names, ..Axis::linear("", Unit::Plain) },
             series: WORK.into_iter().map(work).chain([bars("forward pass", forward)]).collect(),
             levels: Vec::new(),
         }],
