@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
@@ -29,19 +28,19 @@ _TYPES = {
 _TABLES = ("peaks", "offsets", "inverses", "stretches", "centroids", "scratch")
 
 
-def compiled(kernel: Any, padded: int, coordinates_per_packet: int, capability: int, *, kind: int = 0) -> Any:
-    """One of the kernels for rows of `padded` coordinates, for a compute capability (80, 90); not under the interpreter."""
+def compiled(kernel: Any, padded: int, coordinates_per_packet: int, capability: int, *, kind: int = 0, whole: bool = True) -> Any:
+    """One of the kernels for rows of `padded` coordinates, or (not `whole`) of up to so many, for a compute capability (80, 90); not under the interpreter."""
     packets = -(-padded // coordinates_per_packet)
     constants = {
         "D": padded,
         "LOG2": padded.bit_length() - 1,
         "K": packets,
         "KP": 1 << (packets - 1).bit_length(),
-        "ROOT": math.sqrt(padded),
         "KIND": kind,
         "ALIGNED": True,
         "DECODING": 0,
         "ACCUMULATE": False,
+        "WHOLE": whole,
     }
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     types = {name: "constexpr" if name in constants else "*fp32" if name in _TABLES else _TYPES[name] for name in kernel.arg_names}

@@ -14,26 +14,7 @@ TWICE_BELOW = tl.constexpr(0.995)
 DOUBT = tl.constexpr(1 / 1024)
 
 
-@triton.jit
-def _stage(x, h: tl.constexpr, D: tl.constexpr):
-    """Sums and differences of coordinates that are h apart."""
-    pairs = tl.permute(tl.reshape(x, (D // (2 * h), 2, h)), (0, 2, 1))
-    a, b = tl.split(pairs)
-    return tl.reshape(tl.permute(tl.join(a + b, a - b), (0, 2, 1)), (D,))
-
-
-@triton.jit
-def hadamard(x, D: tl.constexpr, LOG2: tl.constexpr):
-    """The Walsh-Hadamard transform of a short row, in the binding order: 4, 1, 2, 8, 16, … apart."""
-    x = _stage(x, 4, D)
-    x = _stage(x, 1, D)
-    x = _stage(x, 2, D)
-    for level in tl.static_range(3, LOG2):
-        x = _stage(x, 2**level, D)
-    return x
-
-
-# Long rows are worked on as many tensors of the same length, each of which is one register of a thread or a few: what is done to tensors as wholes
+# Rows are worked on as many tensors of the same length, each of which is one register of a thread or a few: what is done to tensors as wholes
 # moves nothing between threads. Only where a row is taken apart another way it goes through shared memory, once.
 
 
@@ -94,6 +75,19 @@ def butterflies(xs, N: tl.constexpr, H: tl.constexpr):
 
 
 @triton.jit
+def _stage(xs, H: tl.constexpr, LEVEL: tl.constexpr, log2, WHOLE: tl.constexpr):
+    """A stage of 64 tensors, of coordinates that are 2^LEVEL apart: of a row that has so many."""
+    ys = butterflies(xs, 64, H)
+    if WHOLE:
+        return ys
+    else:
+        kept = ()
+        for i in tl.static_range(64):
+            kept = kept + (tl.where(log2 > LEVEL, ys[i], xs[i]),)
+        return kept
+
+
+@triton.jit
 def anchored(xs, zeros, M: tl.constexpr):
     """The same tensors. What is read is nothing, but the compiler lays out what follows like what is read: a register a thread, and joins move nothing."""
     nothing = tl.load(zeros + tl.arange(0, M))
@@ -101,26 +95,29 @@ def anchored(xs, zeros, M: tl.constexpr):
 
 
 @triton.jit
-def _middle(xs, zeros, D: tl.constexpr, N: tl.constexpr):
-    """Six stages from h = N on, of a row that is N tensors of D / N coordinates N apart. Gives 64 tensors of D / 64 coordinates that follow each other."""
+def _middle(xs, zeros, log2, D: tl.constexpr, N: tl.constexpr, WHOLE: tl.constexpr):
+    """Six stages from h = N = 8 on, of a row that is N tensors of D / N coordinates N apart. Gives 64 tensors of D / 64 coordinates that follow each other."""
     M: tl.constexpr = D // 64
     x = tl.permute(tl.reshape(together(xs, N), (M // N, 64, N)), (0, 2, 1))
     ys = anchored(apart(tl.reshape(x, (M, 64)), 64), zeros, M)
     for level in tl.static_range(6):
-        ys = butterflies(ys, 64, 1 << level)
+        ys = _stage(ys, 1 << level, level + 3, log2, WHOLE)
     x = tl.permute(tl.reshape(together(ys, 64), (M // N, N, 64)), (0, 2, 1))
     return apart(tl.permute(tl.reshape(x, (64, M)), (1, 0)), 64)
 
 
 @triton.jit
-def hadamard_of_long(xs, zeros, D: tl.constexpr, LOG2: tl.constexpr):
-    """The same transform of a row of 2^11 coordinates or more: of 8 tensors, number c has coordinates c, c + 8, …; to 64 tensors, number i has coordinates from i · D / 64 on."""
+def hadamard(xs, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr, WHOLE: tl.constexpr):
+    """The Walsh-Hadamard transform in the binding order: 4, 1, 2, 8, 16, … apart. Of 8 tensors, number c has coordinates c, c + 8, …; to 64 tensors, number i has coordinates from i · D / 64 on.
+
+    WHOLE: of a row of D coordinates. Otherwise of its first 2^log2, 32 or more; what is behind them stays apart from them.
+    """
     xs = butterflies(xs, 8, 4)
     xs = butterflies(xs, 8, 1)
     xs = butterflies(xs, 8, 2)
-    ys = _middle(xs, zeros, D, 8)
+    ys = _middle(xs, zeros, log2, D, 8, WHOLE)
     for level in tl.static_range(15 - LOG2, 6):
-        ys = butterflies(ys, 64, 1 << level)
+        ys = _stage(ys, 1 << level, LOG2 - 6 + level, log2, WHOLE)
     return ys
 
 

@@ -11,8 +11,8 @@ PLANES = 10
 #: The longest row that one program of a kernel holds.
 MOST_ROW_LOG2 = 15
 _LEAST_ROW_LOG2 = 5
-#: From here on a thread of a kernel has 64 coordinates of a row.
-LONG_LOG2 = 11
+#: The shortest that one holds: 64 coordinates a thread of one warp.
+LEAST_HELD_LOG2 = 11
 _MOST_PACKETS = 1 << 20
 #: An Ethernet frame's 1500 bytes less IPv6's, UDP's and our own header.
 _MOST_BODY = 1500 - 40 - 8 - HEADER_BYTES
@@ -184,7 +184,7 @@ def table_of(layout: Layout, rows: Sequence[Row]) -> list[list[int]]:
             row.planes,
             row.first_byte,
             int(row.number == last),
-            0,
+            (row.padded.bit_length() - 1) | row.packets << 8,
         ]
         for row in rows
     ]
