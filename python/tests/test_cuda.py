@@ -28,6 +28,7 @@ skip_unless_they_run()
 import torch
 
 import trimwire.cuda
+from trimwire.cuda import _launch, _rows
 
 RANDOM = np.random.default_rng(11)
 VECTORS = Path(os.environ.get("TRIMWIRE_VECTORS", Path(__file__).parents[2] / "host-encoder/tests/vectors.json"))
@@ -176,6 +177,35 @@ def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
         out = torch.empty(length, device=DEVICE)
         decoder.decode([out], seed=3, message=4, rank=5)
         assert trimwire.nmse(out.cpu().numpy(), gradient) < 1e-12
+
+
+def test_rows_of_all_lengths_but_the_longest_share_a_launch() -> None:
+    def launches(lengths: list[int], **options: Any) -> list[tuple[int, bool, int]]:
+        return [(log2, whole, len(rows)) for log2, whole, rows in _launch._split(_rows.layout_of(lengths, **options))]
+
+    # A block of GPT-2's, of which each of two ranks has a half: rows of 2^15, and of 4096, 512, 256 and 128.
+    assert launches([3_543_936]) == [(15, True, 108), (14, False, 4)]
+    assert launches([500]) == [(11, False, 1)]
+    # Many short ones are not each worked on as if they were long.
+    assert launches([40_000, *[700] * 20]) == [(15, True, 1), (14, False, 1), (11, False, 42)]
+    assert launches([2**12 * 17], row_log2=12) == [(12, True, 17)]
+
+
+def test_a_length_that_many_rows_have_is_a_launch_by_itself() -> None:
+    lengths, gradient = [2_048] * 17 + [100], contents(2_048 * 17 + 100)["gaussian"]
+    encoder = trimwire.cuda.Encoder(lengths, planes=9, device=DEVICE)
+    assert [one.constants["WHOLE"] for one in encoder._classes] == [True, False]
+    encoder.encode([torch.from_numpy(part.copy()).to(DEVICE) for part in np.split(gradient, np.cumsum(lengths)[:-1])], seed=1)
+    packets = encoder.to_bytes()
+    alone = trimwire.cuda.Encoder([2_048], planes=9, device=DEVICE)
+    decoder = trimwire.cuda.Decoder(lengths, planes=9, device=DEVICE)
+    decoder.put(packets)
+    out = [torch.empty(length, device=DEVICE) for length in lengths]
+    decoder.decode(out, seed=1)
+    assert trimwire.nmse(torch.cat(out).cpu().numpy(), gradient) < 1e-8
+    # The first row has the first key in both, and is a row among others here.
+    assert alone.encode([torch.from_numpy(gradient[:2_048].copy()).to(DEVICE)], seed=1) is alone.packets
+    assert [packet[20:] for packet in alone.to_bytes()] == [packet[20:] for packet in packets[: alone.layout.packets]]
 
 
 @pytest.mark.parametrize("planes", range(1, 11))
@@ -433,7 +463,7 @@ COMPILED = """
     from trimwire.cuda import _decode, _encode
     from trimwire.cuda._compiled import compiled
     for kernel in (_encode.encode_rows, _decode.decode_rows):
-        for line in compiled(kernel, 64, 448, 80).asm["ptx"].splitlines():
+        for line in compiled(kernel, 2_048, 448, 80, whole=False).asm["ptx"].splitlines():
             # The decoder's lines are fused on purpose: its values are not binding to the bit.
             if ("fma" in line and kernel is _encode.encode_rows) or ".ftz" in line:
                 sys.exit(f"{kernel.__name__}: {line}")

@@ -15,6 +15,7 @@ from ._values import added
 
 _COLUMNS = tl.constexpr(COLUMNS)
 _HEADER = tl.constexpr(20)
+#: Blocks of packets that did not: sixteen coordinates a thread, or fewer.
 _TILE = tl.constexpr(64)
 #: Half blocks of 32 coordinates of packets that arrived whole: two a thread of a row of 2^15.
 _HALVES = tl.constexpr(1024)
@@ -134,14 +135,15 @@ def _finished(values, words, zeros, base, begin, used, e, marked, log2, D: tl.co
 
 
 @triton.jit(noinline=True)
-def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, KP: tl.constexpr, DECODING: tl.constexpr):
+def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, D: tl.constexpr, KP: tl.constexpr, DECODING: tl.constexpr):
     """What is known of a row's coordinates, as values at the working scale."""
+    TILE: tl.constexpr = min(D // 128, _TILE)
     group = tl.arange(0, 4)[None, :]
     within = tl.arange(0, 8)[None, None, :]
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
-    for tile in range(0, (d // 32 + _TILE - 1) // _TILE):
-        block = tile * _TILE + tl.arange(0, _TILE)
-        if d < 32 * _TILE:
+    for tile in range(0, (d // 32 + TILE - 1) // TILE):
+        block = tile * TILE + tl.arange(0, TILE)
+        if d < 32 * TILE:
             block = tl.minimum(block, d // 32 - 1)
         packet = packet_of(block, d, k)
         start, n = place_of(packet, d, k)
@@ -160,8 +162,8 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, 
         planes = whole + (place < partial).to(tl.int32)
         body = packets + first_byte + ((packet + 1) * _HEADER).to(tl.int64) + start // 8 * width
         byte_at = body[:, None] + place // 8
-        upper = tl.zeros((_TILE, 4), tl.int32)
-        lower = tl.zeros((_TILE, 4), tl.int32)
+        upper = tl.zeros((TILE, 4), tl.int32)
+        lower = tl.zeros((TILE, 4), tl.int32)
         for plane in tl.static_range(4):
             upper |= tl.load(byte_at + plane * (n // 8)[:, None], mask=planes > plane, other=0).to(tl.int32) << (8 * plane)
             lower |= tl.load(byte_at + (plane + 4) * (n // 8)[:, None], mask=planes > plane + 4, other=0).to(tl.int32) << (8 * plane)
@@ -277,7 +279,7 @@ def _decode_row(bases, line, message, seed, stream, key_message, key_rank, disto
     if complete:
         _whole(packets, values, figures, first_byte, sent, d, k, D, KP)
     else:
-        _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), d, k, KP, DECODING)
+        _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), d, k, D, KP, DECODING)
     tl.debug_barrier()
     if twice == 1:
         _turned_back(values, words + D // 32, zeros, log2, D, LOG2, WHOLE)
