@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -359,15 +360,24 @@ def test_collectives_in_a_graph_that_is_captured_are_refused_by_name(monkeypatch
         gpu.all_reduce(part(0)).wait(10)
 
 
+def test_what_is_launched_first_is_of_the_lowest_layer_class_then_what_came_first() -> None:
+    def row(desk: int, number: int) -> Any:
+        return SimpleNamespace(desk=desk, shard=0, row=number, own=True, encode=None, scale=None, contributions=[])
+
+    rows = [row(9, 1), row(4, 0), row(9, 0), row(7, 3), row(4, 2), row(7, 2)]
+    batches = _collectives._batches(rows, {9: 5, 4: 5, 7: 1})
+    assert [[(one.desk, one.row) for one in batch] for batch in batches] == [[(7, 2), (7, 3)], [(9, 0), (9, 1)], [(4, 0)], [(4, 2)]]
+
+
 def test_rows_that_cannot_even_be_sorted_fail_and_the_next_operation_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with group_of(1) as groups:
         batches = _collectives._batches
         failures = iter([RuntimeError("out of order")])
 
-        def failing(rows: Any) -> Any:
+        def failing(*arguments: Any) -> Any:
             for failure in failures:
                 raise failure
-            return batches(rows)
+            return batches(*arguments)
 
         monkeypatch.setattr(_collectives, "_batches", failing)
         with pytest.raises(trimwire.TransportError, match="RuntimeError: out of order"):

@@ -148,7 +148,7 @@ class Collectives:
         """Launches what there is to do, until the group has ended."""
         while (rows := self._rows.take()) is not None:
             try:
-                batches = list(_batches(rows))
+                batches = list(_batches(rows, {ident: self._running[ident].shape.layer_class for ident in {row.desk for row in rows}}))
             except Exception as error:  # This thread goes on, whatever it is: operations to come need it.
                 _fail(rows, error)
                 continue
@@ -247,9 +247,13 @@ def _is_received(row: _native.Row) -> bool:
     return not row.own and row.encode is None and row.scale is None and len(row.contributions) == 1
 
 
-def _batches(rows: list[_native.Row]) -> Iterator[list[_native.Row]]:
-    """Rows of one message to which the same is to be done, and which follow each other."""
-    ordered = sorted(rows, key=lambda row: (row.desk, row.shard, _is_received(row), row.row))
+def _batches(rows: list[_native.Row], layer_classes: dict[int, int]) -> Iterator[list[_native.Row]]:
+    """Rows of one message to which the same is to be done, and which follow each other; of the lowest layer class first, then of the operation whose row came first."""
+    # As packets are sent (docs/explanation/transport.md).
+    came: dict[int, int] = {}
+    for row in rows:
+        came.setdefault(row.desk, len(came))
+    ordered = sorted(rows, key=lambda row: (layer_classes[row.desk], came[row.desk], row.shard, _is_received(row), row.row))
     batch: list[_native.Row] = []
     for row in ordered:
         last = batch[-1] if batch else None
@@ -312,7 +316,6 @@ def _work(desk: Desk, batch: list[_native.Row]) -> list[Callable[[], None]]:
     ends = _sent(desk, sums, rows, batch, encode)
     if encode[3] and desk.keep is not None:
         # Others have what the packets say of the sum, so this rank takes that, too.
-        desk.keep.set_numbers(seed=desk.ranks.seed, job=desk.ranks.job, rank=desk.ranks.rank, message=encode[0])
         desk.keep.bind([desk.result(shard)])
         desk.keep.run(rows)
     return ends

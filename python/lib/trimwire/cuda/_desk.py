@@ -115,7 +115,7 @@ class Desk:
         #: What the packets of its own sum say, for itself: they need not leave the GPU for that.
         self.keep = None if shape.consistent or not totals else self._decoder(rank, shape.dtype)
         if self.keep is not None:
-            self.keep.packets = totals[rank].packets
+            self.keep.packets, self.keep.numbers = totals[rank].packets, totals[rank].numbers
             offsets = self.keep.layout.offsets
             self.keep.lengths.copy_(torch.tensor([b - a for a, b in zip(offsets, offsets[1:], strict=False)], dtype=torch.int32))
 
