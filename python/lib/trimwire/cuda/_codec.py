@@ -52,8 +52,8 @@ class _Plan:
         processors = 0 if interpreted() else torch.cuda.get_device_properties(chosen).multi_processor_count
         self._classes = classes_of(self.layout, chosen, dtype, processors)
         needed = scratch_of(self._classes)
-        #: Of its kernels alone, or of all plans that run on one stream, one after the other.
-        self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.empty(needed, dtype=torch.float32, device=chosen)
+        #: Of its kernels alone, or of all plans that run on one stream, one after the other. Zeros: what is behind a shorter row is transformed as well, for nobody.
+        self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.zeros(needed, dtype=torch.float32, device=chosen)
         self._tables = tables(chosen)
         self._bound = Bound(lengths, dtype, chosen)
         #: Seed, job and rank, message, and message and rank of the rotation: device memory, so that a captured graph can be replayed with other numbers.

@@ -86,21 +86,21 @@ def _whole(packets, values, figures, first_byte, sent, d, k, D: tl.constexpr, KP
 
 
 @triton.jit(noinline=True)
-def _turned_back(values, words, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr, WHOLE: tl.constexpr):
+def _turned_back(values, words, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr):
     """Undoes one rotation of working values, but for a factor."""
     values = tl.multiple_of(values, 16)
     words = tl.multiple_of(words, 16)
-    v = _back(values, words, zeros, log2, D, LOG2, WHOLE)
+    v = _back(values, words, zeros, log2, D, LOG2)
     # All have read what others write to.
     tl.debug_barrier()
     tl.store(values + (tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]), v)
 
 
 @triton.jit
-def _back(values, words, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr, WHOLE: tl.constexpr):
+def _back(values, words, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr):
     there = values + (tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :])
     xs = apart(tl.load(there), 4) + apart(tl.load(there + 4), 4)
-    v = together(anchored(hadamard(xs, zeros, log2, D, LOG2, WHOLE), zeros, D // 64), 64)
+    v = together(anchored(hadamard(xs, zeros, log2, D, LOG2), zeros, D // 64), 64)
     return flipped_in_fours(tl.reshape(tl.permute(v, (1, 0)), (D // 4, 4)), words, D)
 
 
@@ -125,11 +125,11 @@ def _summed(values, base, begin, used, e, marked, D: tl.constexpr, KIND: tl.cons
 
 
 @triton.jit(noinline=True)
-def _finished(values, words, zeros, base, begin, used, e, marked, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, WHOLE: tl.constexpr):
+def _finished(values, words, zeros, base, begin, used, e, marked, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
     """Undoes the first rotation, and writes a row's values to its tensor."""
     values = tl.multiple_of(values, 16)
     words = tl.multiple_of(words, 16)
-    v = _unscaled(_back(values, words, zeros, log2, D, LOG2, WHOLE), e, marked)
+    v = _unscaled(_back(values, words, zeros, log2, D, LOG2), e, marked)
     at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
     added(base, begin, used, at, v, D, KIND, ALIGNED, False)
 
@@ -201,7 +201,7 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, 
 
 
 @triton.jit
-def _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, d, log2, k, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, DECODING: tl.constexpr, ACCUMULATE: tl.constexpr, WHOLE: tl.constexpr):
+def _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, d, log2, k, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, DECODING: tl.constexpr, ACCUMULATE: tl.constexpr):
     """A row of d = 2^log2 coordinates in k packets."""
     packet = tl.arange(0, KP)
     start, n = place_of(packet, d, k)
@@ -282,14 +282,14 @@ def _decode_row(bases, line, message, seed, stream, key_message, key_rank, disto
         _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), d, k, D, KP, DECODING)
     tl.debug_barrier()
     if twice == 1:
-        _turned_back(values, words + D // 32, zeros, log2, D, LOG2, WHOLE)
+        _turned_back(values, words + D // 32, zeros, log2, D, LOG2)
         tl.debug_barrier()
     if ACCUMULATE:
-        _turned_back(values, words, zeros, log2, D, LOG2, WHOLE)
+        _turned_back(values, words, zeros, log2, D, LOG2)
         tl.debug_barrier()
         _summed(values, base, begin, used, e, marked.to(tl.int32), D, KIND, ALIGNED)
     else:
-        _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), log2, D, LOG2, KIND, ALIGNED, WHOLE)
+        _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), log2, D, LOG2, KIND, ALIGNED)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -328,10 +328,10 @@ def decode_rows(
     while index < rows:
         line = table + index * _COLUMNS
         if WHOLE:
-            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, D, LOG2, K, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE, WHOLE)
+            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, D, LOG2, K, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE)
         else:
             log2, k = length_of(line)
-            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, 1 << log2, log2, k, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE, WHOLE)
+            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, 1 << log2, log2, k, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

@@ -36,15 +36,15 @@ _TILE = tl.constexpr(1024)
 
 
 @triton.jit
-def _concentration(base, begin, used, e, D: tl.constexpr, KIND: tl.constexpr):
-    """q in the binding order, in f64: a lane after the other would do, and no more than sixteen can be had."""
+def _concentration(base, begin, used, e, KIND: tl.constexpr):
+    """q in the binding order, in f64: a lane after the other would do, and no more than sixteen can be had. Zeros behind the `used` coordinates change no sum."""
     lane = tl.arange(0, 16)
     total = tl.zeros((16,), tl.float64)
     fourth = tl.zeros((16,), tl.float64)
-    AT_ONCE: tl.constexpr = min(D // 16, 16)
-    for some in range(0, D // 16 // AT_ONCE):
-        for step in tl.static_range(AT_ONCE):
-            at = (some * AT_ONCE + step) * 16 + lane
+    # Sixteen steps at a time: their loads are under way together.
+    for some in range(0, (used + 255) // 256):
+        for step in tl.static_range(16):
+            at = some * 256 + step * 16 + lane
             x = scaled(loaded(base, begin + at, at < used, KIND), e).to(tl.float64)
             square = x * x
             total += square
@@ -65,7 +65,7 @@ def _stored(values, vs, zeros, D: tl.constexpr):
 
 
 @triton.jit(noinline=True)
-def _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, WHOLE: tl.constexpr):
+def _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
     """Writes a row's working values to `values`, rotated once. Gives e of the working scale, whether the row is finite, and whether it is to be rotated twice."""
     values = tl.multiple_of(values, 16)
     first, second = loaded_in_fours(base, begin, used, D, KIND, ALIGNED)
@@ -81,32 +81,28 @@ def _rotated(base, begin, used, words, values, zeros, seed, row, key_message, ke
     estimate = estimated_concentration(xs, scaled(largest, e), 8)
     twice = (estimate > 1 / 256) & (estimate < 0.995)
     if is_doubtful(estimate):
-        # Zeros behind a row's last coordinate change no sum.
-        twice = is_between(_concentration(base, begin, used, e, D, KIND))
+        twice = is_between(_concentration(base, begin, used, e, KIND))
     twice = twice & finite
 
     draw(words, seed, row, key_message, key_rank, D)
     tl.debug_barrier()
     # Padding keeps its sign.
-    _stored(values, hadamard(flipped_in_eights(xs, words, used, D), zeros, log2, D, LOG2, WHOLE), zeros, D)
+    _stored(values, hadamard(flipped_in_eights(xs, words, used, D), zeros, log2, D, LOG2), zeros, D)
     return e, finite.to(tl.int32), twice.to(tl.int32)
 
 
 @triton.jit(noinline=True)
-def _rotated_again(words, values, zeros, seed, row, key_message, key_rank, log2, D: tl.constexpr, LOG2: tl.constexpr, WHOLE: tl.constexpr):
+def _rotated_again(words, values, zeros, seed, row, key_message, key_rank, log2, D: tl.constexpr, LOG2: tl.constexpr):
     """Rotates working values a second time. `words` are other places than the first rotation's, which others may still be reading."""
     values = tl.multiple_of(values, 16)
-    if WHOLE:
-        factor = 1.0 / (1 << ((LOG2 + 1) // 2))
-    else:
-        factor = power_f32(-((log2 + 1) // 2))
+    factor = power_f32(tl.zeros((), tl.int32) - (log2 + 1) // 2)
     draw(words, seed, row, key_message, key_rank, D)
     tl.debug_barrier()
     there = values + (tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :])
     xs = apart(tl.load(there) * factor, 4) + apart(tl.load(there + 4) * factor, 4)
     # All have read what others write to.
     tl.debug_barrier()
-    _stored(values, hadamard(flipped_in_eights(xs, words, D, D), zeros, log2, D, LOG2, WHOLE), zeros, D)
+    _stored(values, hadamard(flipped_in_eights(xs, words, D, D), zeros, log2, D, LOG2), zeros, D)
 
 
 @triton.jit(noinline=True)
@@ -174,9 +170,9 @@ def _encode_row(bases, line, message, seed, stream, key_message, key_rank, thres
     layer_class, planes = tl.load(line + 5).to(tl.int32), tl.load(line + 6).to(tl.int32)
     first_byte, last = tl.load(line + 7), tl.load(line + 8).to(tl.int32)
 
-    e, finite, twice = _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, log2, D, LOG2, KIND, ALIGNED, WHOLE)
+    e, finite, twice = _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, log2, D, LOG2, KIND, ALIGNED)
     if twice == 1:
-        _rotated_again(words + D // 32, values, zeros, seed, row, key_message, key_rank + SECOND, log2, D, LOG2, WHOLE)
+        _rotated_again(words + D // 32, values, zeros, seed, row, key_message, key_rank + SECOND, log2, D, LOG2)
     gain = power_f64(e) * tl.where(twice == 1, power_f64(tl.zeros((), tl.int32) + log2 // 2), tl.sqrt(tl.zeros((), tl.float64) + d))
     # Other threads of the program read what this one has written.
     tl.debug_barrier()
