@@ -15,7 +15,7 @@ import torch
 import triton
 
 from . import _header, _quantise
-from ._rows import LEAST_HELD_LOG2, MOST_ROW_LOG2, Layout, Row, table_of
+from ._rows import LEAST_HELD_LOG2, MOST_ROW_LOG2, Layout, Row, layout_of, table_of
 from ._signs import flipped
 from ._values import KINDS
 
@@ -100,29 +100,40 @@ def _split(layout: Layout) -> list[tuple[int, bool, list[Row]]]:
     return found
 
 
+def constants_of(log2: int, whole: bool, dtype: torch.dtype, coordinates_per_packet: int) -> dict[str, Any]:
+    """What kernels are compiled for and launched with, of one of the launches that `_split` gives."""
+    packets = -(-(1 << log2) // coordinates_per_packet)
+    return {
+        "D": 1 << log2,
+        "LOG2": log2,
+        "K": packets,
+        "KP": 1 << (packets - 1).bit_length(),
+        "KIND": KINDS[dtype],
+        "WHOLE": whole,
+        "num_warps": warps_of(1 << log2),
+        # Sums and products are rounded one by one: packets agree to the bit.
+        "enable_fp_fusion": False,
+    }
+
+
 def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, processors: int) -> list[Class]:
     """The launches that a layout takes, longest rows first."""
     found = []
     for log2, whole, rows in _split(layout):
-        packets = -(-(1 << log2) // layout.coordinates_per_packet)
-        warps = warps_of(1 << log2)
+        constants = constants_of(log2, whole, dtype, layout.coordinates_per_packet)
         # Short rows leave room for several programs on a multiprocessor. In the interpreter, which has none, two go on from row to row.
-        programs = min(len(rows), processors * max(1, 16 // warps) or 2)
-        constants = {
-            "D": 1 << log2,
-            "LOG2": log2,
-            "K": packets,
-            "KP": 1 << (packets - 1).bit_length(),
-            "KIND": KINDS[dtype],
-            "WHOLE": whole,
-            "num_warps": warps,
-            # Sums and products are rounded one by one: packets agree to the bit.
-            "enable_fp_fusion": False,
-        }
+        programs = min(len(rows), processors * max(1, 16 // constants["num_warps"]) or 2)
         rows = sorted(rows, key=lambda row: row.number)
         table = torch.tensor(table_of(layout, rows), dtype=torch.int64).to(device)
         found.append(Class(table, tuple(row.number for row in rows), programs, constants))
     return found
+
+
+def launches_of_one(coordinates_per_packet: int) -> list[tuple[int, bool]]:
+    """All launches that messages of one tensor may take, as operations of a group send them: log2 of the coordinates that a program holds, and whether all rows have so many."""
+    lengths = (1 << MOST_ROW_LOG2, 1 << (MOST_ROW_LOG2 - 1), 1)
+    layouts = (layout_of([length], coordinates_per_packet=coordinates_per_packet) for length in lengths)
+    return sorted({(log2, whole) for layout in layouts for log2, whole, _ in _split(layout)}, reverse=True)
 
 
 def scratch_of(classes: Sequence[Class]) -> int:
