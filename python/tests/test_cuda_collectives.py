@@ -354,7 +354,7 @@ def test_collectives_in_a_graph_that_is_captured_are_refused_by_name(monkeypatch
     with group_of(1) as groups:
         gpu = groups[0].on_gpu()
         with monkeypatch.context() as capturing:
-            capturing.setattr(_collectives, "_is_capturing", lambda device: True)
+            capturing.setattr(_collectives, "is_capturing", lambda device: True)
             with pytest.raises(RuntimeError, match="all_reduce: a CUDA graph is being captured"):
                 gpu.all_reduce(part(0))
         gpu.all_reduce(part(0)).wait(10)

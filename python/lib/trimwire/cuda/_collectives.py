@@ -26,6 +26,7 @@ from .._native import Work
 from ._desk import Desk, Kind, Outgoing, Ranks, Shape
 from ._encode import TOO_LARGE
 from ._launch import interpreted
+from ._tensors import is_capturing
 from ._values import KINDS
 
 _NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -85,7 +86,7 @@ class Collectives:
         if input.dtype != output.dtype or input.device != output.device:
             raise ValueError(f"output: {output.dtype} of {output.device}; the input is {input.dtype} of {input.device}")
         _check_device(input.device)
-        if _is_capturing(input.device):
+        if is_capturing(input.device):
             raise RuntimeError(f"{kind}: a CUDA graph is being captured: what other ranks send cannot be. Capture forward and backward, and begin collectives outside (trimwire.cuda.Encoder and Decoder can be captured)")
         if not 1 <= chosen.planes <= _native.PLANES:
             raise ValueError(f"planes: {chosen.planes}; valid are 1 to {_native.PLANES}")
@@ -231,10 +232,6 @@ def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
 def _check_device(device: torch.device) -> None:
     if device.type != ("cpu" if interpreted() else "cuda"):
         raise ValueError(f"device: {device}; tensors of a GPU are needed, or TRITON_INTERPRET=1 and those of the host")
-
-
-def _is_capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
 
 def _event(device: torch.device) -> Any:
