@@ -7,6 +7,8 @@ thread of the host and each desk's network has a vector clock (Mattern 1989), an
 
 Which bytes a kernel touches its own loads and stores say; torch's operations by their schema. A GPU's memory that is freed is the stream's again that it was taken on,
 as with torch's allocator: to free is to write. Pinned memory is free when copies are over, as there. Locks and queues of Python order nothing here.
+
+There are as many of them as are spoken of, cuda:0, cuda:1 and so on: a kernel runs on the one that is current, and finds nothing of another's memory.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from triton.runtime import interpreter
 import trimwire.cuda
 from trimwire.cuda import _codec, _collectives, _desk, _launch, _staging, _tensors
 
-DEVICE = torch.device("cuda", 0)
 #: Streams, threads and networks of one test.
 _MOST_ACTORS = 256
 _CODE = str(Path(trimwire.cuda.__file__).parent)
@@ -64,6 +65,10 @@ class Event:
 
 class Stream(Actor):
     """As `torch.cuda.Stream`."""
+
+    def __init__(self, gpu: FakeGpu, name: str, device: int) -> None:
+        super().__init__(gpu, name)
+        self.device = device
 
     def record_event(self) -> Event:
         self.after(self.gpu.thread().clock)
@@ -111,7 +116,7 @@ class Card(_Watched):
     """Of the GPU."""
 
     is_cuda = True
-    device = property(lambda self: DEVICE)
+    device = property(lambda self: torch.device("cuda", self.held.block.stream.device))
 
 
 class Pinned(_Watched):
@@ -210,7 +215,9 @@ class FakeGpu:
         self._blocks: list[tuple[int, _Block]] = []
         self._labels: dict[tuple[int, int], str] = {}
         self._over: list[tuple[_Block, np.ndarray]] = []
-        self.default = Stream(self, "the default stream")
+        self._defaults = {0: Stream(self, "the default stream", 0)}
+        #: Streams that a graph is captured of.
+        self.capturing: set[Stream] = set()
 
     # Clocks.
 
@@ -221,9 +228,34 @@ class FakeGpu:
         found: Actor = self._local.actor
         return found
 
-    def stream(self) -> Stream:
-        found: Stream = getattr(self._local, "stream", self.default)
+    def current(self) -> int:
+        """The number of this thread's device."""
+        found: int = getattr(self._local, "device", 0)
         return found
+
+    def number(self, device: Any) -> int:
+        """That of a device, as torch takes one: the current one's, where none is said."""
+        index = device if isinstance(device, int) or device is None else torch.device(device).index
+        return self.current() if index is None else index
+
+    def stream(self, device: Any = None) -> Stream:
+        """This thread's on a device."""
+        number = self.number(device)
+        with self._lock:
+            default = self._defaults.get(number) or self._defaults.setdefault(number, Stream(self, f"the default stream of cuda:{number}", number))
+        found: Stream = getattr(self._local, "streams", {}).get(number, default)
+        return found
+
+    @contextmanager
+    def on(self, device: Any, stream: Stream | None = None) -> Iterator[None]:
+        """As `torch.cuda.device`, and with a stream as `torch.cuda.stream`."""
+        number, before = self.number(device), (self.current(), getattr(self._local, "streams", {}))
+        self._local.device = number
+        self._local.streams = before[1] if stream is None else {**before[1], number: stream}
+        try:
+            yield
+        finally:
+            self._local.device, self._local.streams = before
 
     def wait(self, who: Actor, clock: np.ndarray) -> None:
         site = _site()
@@ -236,14 +268,14 @@ class FakeGpu:
 
     # Memory.
 
-    def watch(self, tensor: torch.Tensor, kind: type[_Watched], held: _Held | None = None) -> Any:
+    def watch(self, tensor: torch.Tensor, kind: type[_Watched], held: _Held | None = None, device: Any = None) -> Any:
         """A tensor of the GPU, or of pinned memory, over plain memory; new memory where nobody holds it yet."""
         found = tensor.as_subclass(kind)
         found.gpu = self
         if held is None:
             held = _Held()
             storage = tensor.untyped_storage()
-            block = _Block(storage, f"what {_site()} made", self.stream() if kind is Card else None)
+            block = _Block(storage, f"what {_site()} made", self.stream(device) if kind is Card else None)
             with self._lock:
                 insort(self._blocks, (block.begin, block), key=lambda one: one[0])
             if kind is Card:
@@ -257,7 +289,7 @@ class FakeGpu:
         self._over.append((block, self.thread().clock.copy()))
 
     def access(self, actor: Actor, reads: list[np.ndarray], writes: list[np.ndarray], what: str) -> None:
-        """Something is done to these bytes, behind all that the actor has waited for."""
+        """Something is done to these bytes, behind all that the actor has waited for; by a stream only to its own GPU's, and the host's."""
         with self._lock:
             while self._over:
                 block, clock = self._over.pop(0)
@@ -273,6 +305,8 @@ class FakeGpu:
         self._labels[actor.number, moment] = label
         for write, all_bytes in ((False, reads), (True, writes)):
             for block, at in self._located(all_bytes, label):
+                if isinstance(actor, Stream) and block.stream is not None and block.stream.device != actor.device:
+                    self.races.append(f"{actor.name}: {label} on cuda:{actor.device} touches {block.name}, which is cuda:{block.stream.device}'s")
                 if block.freed:
                     self.races.append(f"{actor.name}: {label} touches {block.name}, which is freed")
                 self._check(actor, label, block, at, block.writer[at], block.written[at], "wrote")
@@ -321,9 +355,10 @@ class FakeGpu:
             seen.reads = [_plain(given[0])]
         reads, writes = self._watched_of(seen.reads, given), self._watched_of(seen.writes, given)
         new = [one for one in _tensors_of(found) if on_gpu and self._holder(one, given) is None and name not in self._WAITING]
-        wrapped = {id(one): self.watch(one, Card) for one in new}
+        device = next((one.device for one in given if isinstance(one, Card)), None)
+        wrapped = {id(one): self.watch(one, Card, device=device) for one in new}
         if on_gpu and (reads or writes or new):
-            stream = self.stream()
+            stream = self.stream(device)
             stream.after(self.thread().clock)
             self.counts["operations"] += 1
             self.access(stream, reads, writes + [_bytes_of(one) for one in new], name)
@@ -394,8 +429,8 @@ class FakeGpu:
 
         def made(name: str, *args: Any, device: Any = None, pin_memory: bool = False, **options: Any) -> Any:
             if device is not None and torch.device(device).type == "cuda":
-                found = self.watch(real[name](*args, **options), Card)
-                stream = self.stream()
+                found = self.watch(real[name](*args, **options), Card, device=device)
+                stream = self.stream(device)
                 stream.after(self.thread().clock)
                 # What has no values yet is written by nobody; values of the host's are waited for.
                 self.access(stream, [], [] if name == "empty" else [_bytes_of(_plain(found))], name)
@@ -409,10 +444,10 @@ class FakeGpu:
             return real[name](*args, **options) if device is None else real[name](*args, device=device, **options)
 
         def moved(tensor: Any, *args: Any, **options: Any) -> Any:
-            if isinstance(tensor, _Watched) or not args or args[0] not in (DEVICE, "cuda", "cuda:0"):
+            if isinstance(tensor, _Watched) or not args or not str(args[0]).startswith("cuda"):
                 return to(tensor, *args, **options)
-            found = self.watch(to(tensor, *args[1:], **options).clone() if args[1:] else tensor.clone(), Card)
-            stream = self.stream()
+            found = self.watch(to(tensor, *args[1:], **options).clone() if args[1:] else tensor.clone(), Card, device=args[0])
+            stream = self.stream(args[0])
             stream.after(self.thread().clock)
             self.counts["copies"] += 1
             self.access(stream, [], [_bytes_of(_plain(found))], "to")
@@ -428,13 +463,9 @@ class FakeGpu:
             return memory.store(pointers, values, mask)
 
         @contextmanager
-        def beside(stream: Stream) -> Iterator[None]:
-            before = self.stream()
-            self._local.stream = stream
-            try:
+        def guarded(device: Any) -> Iterator[None]:
+            with _tensors._INTERPRETER, self.on(device):
                 yield
-            finally:
-                self._local.stream = before
 
         def synchronize(device: Any = None) -> None:
             self.wait(self.thread(), np.max([one.clock for one in self.actors if isinstance(one, Stream)], axis=0))
@@ -460,13 +491,13 @@ class FakeGpu:
             for module in (_codec, _collectives, _launch, _tensors):
                 patch.setattr(module, "interpreted", lambda: False)
             for name, value in {
-                "Stream": lambda device=None: Stream(self, f"stream {len(self.actors)}"),
-                "stream": beside,
-                "current_stream": lambda device=None: self.stream(),
-                "current_device": lambda: 0,
-                "device": lambda device: _tensors._INTERPRETER,
+                "Stream": lambda device=None: Stream(self, f"stream {len(self.actors)}", self.number(device)),
+                "stream": lambda stream: self.on(stream.device, stream),
+                "current_stream": self.stream,
+                "current_device": self.current,
+                "device": guarded,
                 "synchronize": synchronize,
-                "is_current_stream_capturing": lambda: False,
+                "is_current_stream_capturing": lambda: self.stream() in self.capturing,
                 "get_device_properties": lambda device: SimpleNamespace(multi_processor_count=1),
             }.items():
                 patch.setattr(torch.cuda, name, value)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +26,7 @@ skip_unless_they_run()
 import torch
 
 import trimwire.cuda
+from trimwire.cuda import _launch, _rows
 
 RANDOM = np.random.default_rng(11)
 VECTORS = Path(os.environ.get("TRIMWIRE_VECTORS", Path(__file__).parents[2] / "host-encoder/tests/vectors.json"))
@@ -176,6 +175,35 @@ def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
         out = torch.empty(length, device=DEVICE)
         decoder.decode([out], seed=3, message=4, rank=5)
         assert trimwire.nmse(out.cpu().numpy(), gradient) < 1e-12
+
+
+def test_rows_of_all_lengths_but_the_longest_share_a_launch() -> None:
+    def launches(lengths: list[int], **options: Any) -> list[tuple[int, bool, int]]:
+        return [(log2, whole, len(rows)) for log2, whole, rows in _launch._split(_rows.layout_of(lengths, **options))]
+
+    # A block of GPT-2's, of which each of two ranks has a half: rows of 2^15, and of 4096, 512, 256 and 128.
+    assert launches([3_543_936]) == [(15, True, 108), (14, False, 4)]
+    assert launches([500]) == [(11, False, 1)]
+    # Many short ones are not each worked on as if they were long.
+    assert launches([40_000, *[700] * 20]) == [(15, True, 1), (14, False, 1), (11, False, 43)]
+    assert launches([2**12 * 17], row_log2=12) == [(12, True, 17)]
+
+
+def test_a_length_that_many_rows_have_is_a_launch_by_itself() -> None:
+    lengths, gradient = [2_048] * 17 + [100], contents(2_048 * 17 + 100)["gaussian"]
+    encoder = trimwire.cuda.Encoder(lengths, planes=9, device=DEVICE)
+    assert [one.constants["WHOLE"] for one in encoder._classes] == [True, False]
+    encoder.encode([torch.from_numpy(part.copy()).to(DEVICE) for part in np.split(gradient, np.cumsum(lengths)[:-1])], seed=1)
+    packets = encoder.to_bytes()
+    alone = trimwire.cuda.Encoder([2_048], planes=9, device=DEVICE)
+    decoder = trimwire.cuda.Decoder(lengths, planes=9, device=DEVICE)
+    decoder.put(packets)
+    out = [torch.empty(length, device=DEVICE) for length in lengths]
+    decoder.decode(out, seed=1)
+    assert trimwire.nmse(torch.cat(out).cpu().numpy(), gradient) < 1e-8
+    # The first row has the first key in both, and is a row among others here.
+    assert alone.encode([torch.from_numpy(gradient[:2_048].copy()).to(DEVICE)], seed=1) is alone.packets
+    assert [packet[20:] for packet in alone.to_bytes()] == [packet[20:] for packet in packets[: alone.layout.packets]]
 
 
 @pytest.mark.parametrize("planes", range(1, 11))
@@ -426,27 +454,6 @@ def test_packets_come_out_of_an_outbox_into_an_inbox_cut_and_in_any_order() -> N
         inbox.put(99, b"")
     with pytest.raises(ValueError, match="buffers: 0"):
         trimwire.cuda.Outbox([4], buffers=0, device=DEVICE)
-
-
-COMPILED = """
-    import sys
-    from trimwire.cuda import _decode, _encode
-    from trimwire.cuda._compiled import compiled
-    for kernel in (_encode.encode_rows, _decode.decode_rows):
-        for line in compiled(kernel, 64, 448, 80).asm["ptx"].splitlines():
-            # The decoder's lines are fused on purpose: its values are not binding to the bit.
-            if ("fma" in line and kernel is _encode.encode_rows) or ".ftz" in line:
-                sys.exit(f"{kernel.__name__}: {line}")
-    print("unfused")
-"""
-
-
-def test_compiled_encoders_fuse_no_product_with_a_sum_and_all_keep_subnormals() -> None:
-    # Needs no GPU: the compiler and its assembler come with Triton.
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(COMPILED)], env=environment, capture_output=True, text=True, timeout=1_800)
-    assert ran.returncode == 0 and "unfused" in ran.stdout, ran.stdout + ran.stderr[-2_000:]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="CUDA graphs need a GPU")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -353,10 +354,19 @@ def test_collectives_in_a_graph_that_is_captured_are_refused_by_name(monkeypatch
     with group_of(1) as groups:
         gpu = groups[0].on_gpu()
         with monkeypatch.context() as capturing:
-            capturing.setattr(_collectives, "_is_capturing", lambda device: True)
+            capturing.setattr(_collectives, "is_capturing", lambda device: True)
             with pytest.raises(RuntimeError, match="all_reduce: a CUDA graph is being captured"):
                 gpu.all_reduce(part(0))
         gpu.all_reduce(part(0)).wait(10)
+
+
+def test_what_is_launched_first_is_of_the_lowest_layer_class_then_what_came_first() -> None:
+    def row(desk: int, number: int) -> Any:
+        return SimpleNamespace(desk=desk, shard=0, row=number, own=True, encode=None, scale=None, contributions=[])
+
+    rows = [row(9, 1), row(4, 0), row(9, 0), row(7, 3), row(4, 2), row(7, 2)]
+    batches = _collectives._batches(rows, {9: 5, 4: 5, 7: 1})
+    assert [[(one.desk, one.row) for one in batch] for batch in batches] == [[(7, 2), (7, 3)], [(9, 0), (9, 1)], [(4, 0)], [(4, 2)]]
 
 
 def test_rows_that_cannot_even_be_sorted_fail_and_the_next_operation_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,10 +374,10 @@ def test_rows_that_cannot_even_be_sorted_fail_and_the_next_operation_goes_on(mon
         batches = _collectives._batches
         failures = iter([RuntimeError("out of order")])
 
-        def failing(rows: Any) -> Any:
+        def failing(*arguments: Any) -> Any:
             for failure in failures:
                 raise failure
-            return batches(rows)
+            return batches(*arguments)
 
         monkeypatch.setattr(_collectives, "_batches", failing)
         with pytest.raises(trimwire.TransportError, match="RuntimeError: out of order"):

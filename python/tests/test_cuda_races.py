@@ -24,15 +24,15 @@ from fake_gpu import Collectives, FakeGpu
 from test_cuda_collectives import group_of
 
 import trimwire.cuda
-from trimwire.cuda import _desk
+from trimwire.cuda import _codec, _desk, _tensors
 
 
-def buckets(gpu: FakeGpu) -> None:
+def buckets(gpu: FakeGpu, device: str = "cuda") -> None:
     """Two messages out of one buffer into one inbox, as a training loop has them."""
     lengths = [40, 40]
-    outbox = trimwire.cuda.Outbox(lengths, buffers=1)
-    inbox = trimwire.cuda.Inbox(lengths)
-    gradients = [torch.zeros(length, device="cuda") for length in lengths]
+    outbox = trimwire.cuda.Outbox(lengths, buffers=1, device=device)
+    inbox = trimwire.cuda.Inbox(lengths, device=device)
+    gradients = [torch.zeros(length, device=device) for length in lengths]
     results = []
     for message in (1, 2):
         for gradient in gradients:
@@ -45,7 +45,7 @@ def buckets(gpu: FakeGpu) -> None:
         for index, packet in enumerate(sent.packets()):
             assert packet[7] == message
             inbox.put(index, packet)
-        results.append([torch.empty(length, device="cuda") for length in lengths])
+        results.append([torch.empty(length, device=device) for length in lengths])
         inbox.decode(results[-1], seed=5, message=message)
     # The host has not waited for them before.
     for values, expected in zip(results, (1.0, 3.0), strict=True):
@@ -57,11 +57,11 @@ def finished(works: list[trimwire.Work]) -> None:
         work.wait(120)
 
 
-def all_reduce(gpu: FakeGpu) -> None:
+def all_reduce(gpu: FakeGpu, device: str = "cuda") -> None:
     """Two steps at the same desks: the second adds up what the first has left."""
     with group_of(2) as groups:
         ranks = [Collectives(gpu, group) for group in groups]
-        tensors = [torch.full((120,), 1.0 + rank, device="cuda") for rank in range(2)]
+        tensors = [torch.full((120,), 1.0 + rank, device=device) for rank in range(2)]
         for step in range(2):
             for tensor in tensors:
                 tensor.mul_(1.0)
@@ -133,6 +133,37 @@ def test_plans_of_two_streams_share_nothing_that_is_not_there_yet() -> None:
                 trimwire.cuda.Encoder([2_048]).encode([torch.zeros(2_048, device="cuda")])
 
     assert judged(plans).races == []
+
+
+@pytest.mark.parametrize("scenario", [buckets, all_reduce], ids=lambda scenario: scenario.__name__)
+def test_a_card_that_is_not_the_current_one_runs_what_is_its_own(scenario: Callable[..., None]) -> None:
+    gpu = judged(lambda gpu: scenario(gpu, "cuda:1"))
+    assert gpu.races == [] and gpu.counts["launches"] > 0
+
+
+def test_a_launch_on_another_card_than_the_tensors_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_codec, "guard", lambda device: _tensors.guard(torch.device("cuda", 0)))
+
+    def encode(gpu: FakeGpu) -> None:
+        trimwire.cuda.Encoder([40], device="cuda:1").encode([torch.zeros(40, device="cuda:1")])
+
+    races = judged(encode).races
+    assert any(re.search("encode_rows .* on cuda:0 touches what .* made, which is cuda:1's", race) for race in races), races
+
+
+def test_a_graph_that_is_captured_on_a_card_concerns_tensors_of_that_card() -> None:
+    gpu = FakeGpu()
+    with gpu.installed(), group_of(1) as groups:
+        encoder, rank = trimwire.cuda.Encoder([40], device="cuda:1"), Collectives(gpu, groups[0])
+        first, second = torch.zeros(40, device="cuda:1"), torch.zeros(40, device="cuda:1")
+        gpu.capturing = {gpu.stream("cuda:0")}
+        encoder.bind([first])
+        finished([rank.all_reduce(first)])
+        gpu.capturing = {gpu.stream("cuda:1")}
+        with pytest.raises(RuntimeError, match="before a graph is captured"):
+            encoder.bind([second])
+        with pytest.raises(RuntimeError, match="all_reduce: a CUDA graph is being captured"):
+            rank.all_reduce(second)
 
 
 def planted(order: str) -> list[str]:

@@ -52,8 +52,8 @@ class _Plan:
         processors = 0 if interpreted() else torch.cuda.get_device_properties(chosen).multi_processor_count
         self._classes = classes_of(self.layout, chosen, dtype, processors)
         needed = scratch_of(self._classes)
-        #: Of its kernels alone, or of all plans that run on one stream, one after the other.
-        self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.empty(needed, dtype=torch.float32, device=chosen)
+        #: Of its kernels alone, or of all plans that run on one stream, one after the other. Zeros: what is behind a shorter row is transformed as well, for nobody.
+        self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.zeros(needed, dtype=torch.float32, device=chosen)
         self._tables = tables(chosen)
         self._bound = Bound(lengths, dtype, chosen)
         #: Seed, job and rank, message, and message and rank of the rotation: device memory, so that a captured graph can be replayed with other numbers.
@@ -104,7 +104,7 @@ class Encoder(_Plan):
         return self.run()
 
     def run(self, rows: range | None = None) -> torch.Tensor:
-        """The kernels alone, one for each length of rows, on the current stream; of some rows, which follow each other, if not of all."""
+        """The kernels alone, one for rows of 2^15 and one for others or a few, on the current stream; of some rows, which follow each other, if not of all."""
         look = self._tables
         with guard(self.device):
             for one in self._classes:
@@ -193,15 +193,15 @@ class Decoder(_Plan):
         self.set_numbers(**numbers)
         self.run(accumulate=accumulate)
 
-    def compile(self) -> None:
-        """As the encoder's; forgets the tensors."""
+    def compile(self, accumulating: Sequence[bool] = (False, True)) -> None:
+        """As the encoder's, for those ways to `run`; forgets the tensors."""
         if not interpreted():
             with self._placeholders():
-                for accumulate in (False, True):
+                for accumulate in accumulating:
                     self.run(accumulate=accumulate)
 
     def run(self, rows: range | None = None, *, accumulate: bool = False) -> None:
-        """The kernels alone, one for each length of rows, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""
+        """The kernels alone, as the encoder's, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""
         look = self._tables
         with guard(self.device):
             for one in self._classes:

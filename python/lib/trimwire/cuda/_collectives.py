@@ -26,6 +26,7 @@ from .._native import Work
 from ._desk import Desk, Kind, Outgoing, Ranks, Shape
 from ._encode import TOO_LARGE
 from ._launch import interpreted
+from ._tensors import is_capturing
 from ._values import KINDS
 
 _NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -85,7 +86,7 @@ class Collectives:
         if input.dtype != output.dtype or input.device != output.device:
             raise ValueError(f"output: {output.dtype} of {output.device}; the input is {input.dtype} of {input.device}")
         _check_device(input.device)
-        if _is_capturing(input.device):
+        if is_capturing(input.device):
             raise RuntimeError(f"{kind}: a CUDA graph is being captured: what other ranks send cannot be. Capture forward and backward, and begin collectives outside (trimwire.cuda.Encoder and Decoder can be captured)")
         if not 1 <= chosen.planes <= _native.PLANES:
             raise ValueError(f"planes: {chosen.planes}; valid are 1 to {_native.PLANES}")
@@ -148,7 +149,7 @@ class Collectives:
         """Launches what there is to do, until the group has ended."""
         while (rows := self._rows.take()) is not None:
             try:
-                batches = list(_batches(rows))
+                batches = list(_batches(rows, {ident: self._running[ident].shape.layer_class for ident in {row.desk for row in rows}}))
             except Exception as error:  # This thread goes on, whatever it is: operations to come need it.
                 _fail(rows, error)
                 continue
@@ -233,10 +234,6 @@ def _check_device(device: torch.device) -> None:
         raise ValueError(f"device: {device}; tensors of a GPU are needed, or TRITON_INTERPRET=1 and those of the host")
 
 
-def _is_capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
-
-
 def _event(device: torch.device) -> Any:
     """What tells that the current stream has come so far."""
     return torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
@@ -247,9 +244,13 @@ def _is_received(row: _native.Row) -> bool:
     return not row.own and row.encode is None and row.scale is None and len(row.contributions) == 1
 
 
-def _batches(rows: list[_native.Row]) -> Iterator[list[_native.Row]]:
-    """Rows of one message to which the same is to be done, and which follow each other."""
-    ordered = sorted(rows, key=lambda row: (row.desk, row.shard, _is_received(row), row.row))
+def _batches(rows: list[_native.Row], layer_classes: dict[int, int]) -> Iterator[list[_native.Row]]:
+    """Rows of one message to which the same is to be done, and which follow each other; of the lowest layer class first, then of the operation whose row came first."""
+    # As packets are sent (docs/explanation/transport.md).
+    came: dict[int, int] = {}
+    for row in rows:
+        came.setdefault(row.desk, len(came))
+    ordered = sorted(rows, key=lambda row: (layer_classes[row.desk], came[row.desk], row.shard, _is_received(row), row.row))
     batch: list[_native.Row] = []
     for row in ordered:
         last = batch[-1] if batch else None
@@ -312,7 +313,6 @@ def _work(desk: Desk, batch: list[_native.Row]) -> list[Callable[[], None]]:
     ends = _sent(desk, sums, rows, batch, encode)
     if encode[3] and desk.keep is not None:
         # Others have what the packets say of the sum, so this rank takes that, too.
-        desk.keep.set_numbers(seed=desk.ranks.seed, job=desk.ranks.job, rank=desk.ranks.rank, message=encode[0])
         desk.keep.bind([desk.result(shard)])
         desk.keep.run(rows)
     return ends

@@ -1,51 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels compiled for a GPU that need not be there: what assembler and resources say of them."""
+"""Kernels compiled for a GPU that need not be there: for Triton's cache, or for what assembler and resources say of them. Not under the interpreter."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+import torch
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
+from triton.runtime.driver import driver
 
-from ._launch import warps_of
+from ._decode import DECODINGS, decode_rows
+from ._encode import encode_rows
+from ._launch import constants_of, launches_of_one
+from ._rows import MOST_ROW_LOG2, coordinates_that_fit
 
+#: What is given to kernels; tables of f32 and scratch apart.
 _TYPES = {
-    "bases": "*i64",
-    "table": "*i64",
-    "numbers": "*i64",
-    "important_from": "*fp64",
-    "row_figures": "*fp64",
-    "distortions": "*fp64",
-    "status": "*i32",
-    "checks": "*i32",
-    "zeros": "*i32",
-    "lines": "*i64",
-    "lengths": "*i32",
-    "packets": "*u8",
-    "rows": "i32",
+    "bases": torch.int64,
+    "table": torch.int64,
+    "numbers": torch.int64,
+    "important_from": torch.float64,
+    "row_figures": torch.float64,
+    "distortions": torch.float64,
+    "status": torch.int32,
+    "checks": torch.int32,
+    "zeros": torch.int32,
+    "lines": torch.int64,
+    "lengths": torch.int32,
+    "packets": torch.uint8,
+    "rows": 1,
 }
-_TABLES = ("peaks", "offsets", "inverses", "stretches", "centroids", "scratch")
 
 
-def compiled(kernel: Any, padded: int, coordinates_per_packet: int, capability: int, *, kind: int = 0) -> Any:
-    """One of the kernels for rows of `padded` coordinates, for a compute capability (80, 90); not under the interpreter."""
-    packets = -(-padded // coordinates_per_packet)
-    constants = {
-        "D": padded,
-        "LOG2": padded.bit_length() - 1,
-        "K": packets,
-        "KP": 1 << (packets - 1).bit_length(),
-        "ROOT": math.sqrt(padded),
-        "KIND": kind,
-        "ALIGNED": True,
-        "DECODING": 0,
-        "ACCUMULATE": False,
-    }
-    constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
-    types = {name: "constexpr" if name in constants else "*fp32" if name in _TABLES else _TYPES[name] for name in kernel.arg_names}
-    # As launches have it: allocations begin at multiples of 16, and so does each program's part of the scratch.
-    pointers = {(place,): [["tt.divisibility", 16]] for place, name in enumerate(kernel.arg_names) if types[name].startswith("*")}
-    source = ASTSource(fn=kernel, signature=types, constexprs=constants, attrs=pointers)
-    return compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps_of(padded), "enable_fp_fusion": False})
+@dataclass(frozen=True, order=True)
+class Variant:
+    """What one kernel is compiled for; tensors begin at multiples of 16 bytes, as allocations do."""
+
+    #: 'encode', 'decode' or 'add' (decode into a sum).
+    work: str
+    #: log2 of the coordinates that a program holds, and whether all rows have so many.
+    log2: int
+    whole: bool
+    dtype: str
+    coordinates_per_packet: int
+
+    def __str__(self) -> str:
+        return f"{self.work}, {self.dtype}, rows of {'' if self.whole else 'up to '}2^{self.log2}"
+
+    def compiled(self, capability: int) -> Any:
+        """The kernel for a compute capability (80, 90), out of Triton's cache where it is there. In a process that launches none: Triton is told of a GPU that is not there."""
+        kernel: Any = encode_rows if self.work == "encode" else decode_rows
+        constants = constants_of(self.log2, self.whole, getattr(torch, self.dtype), self.coordinates_per_packet) | {"ALIGNED": True}
+        if kernel is decode_rows:
+            constants |= {"DECODING": DECODINGS["unbiased"], "ACCUMULATE": self.work == "add"}
+        given = [_TYPES.get(name, torch.float32) for name in kernel.arg_names if name not in constants]
+        target = GPUTarget("cuda", capability, 32)
+        # As launches do it, so that they find it: what they ask the cache for is Triton's to say. Kernels are kept by device.
+        driver.set_active(SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: capability, get_current_stream=lambda device: 0))
+        return kernel.warmup(*given, grid=(1,), **constants)
+
+
+def variants_of(dtypes: Iterable[str], coordinates_per_packet: int) -> list[Variant]:
+    """All that sums, shards and gathered tensors of these types need, whatever their lengths and planes, longest rows first."""
+    found = set()
+    for dtype in dtypes:
+        # Parts and sums of a shard leave as packets; what is added up is f32, whatever the type.
+        works = [("encode", dtype), ("decode", dtype), ("encode", "float32"), ("decode", "float32"), ("add", "float32")]
+        found |= {Variant(work, *launch, kind, coordinates_per_packet) for work, kind in works for launch in launches_of_one(coordinates_per_packet)}
+    # A group that begins holds packets of this one against the host's.
+    found.add(Variant("encode", MOST_ROW_LOG2, True, "float32", coordinates_that_fit()))
+    return sorted(found, key=lambda one: (-one.log2, one))

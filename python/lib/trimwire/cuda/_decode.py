@@ -7,18 +7,17 @@ import triton.language as tl
 from ._header import MARK, check_of, first_word, swapped
 from ._pack import halves_of, of_bytes, turned
 from ._quantise import fine_magnitude, inverse_line_of, zone_of
-from ._rotate import anchored, apart, hadamard, hadamard_of_long, power_f64, together, working_exponent
-from ._rows import COLUMNS, LONG_LOG2
-from ._signs import SECOND, draw, flipped, flipped_in_fours, flips
-from ._statistics import packet_of, place_of
-from ._values import added, loaded, stored
+from ._rotate import anchored, apart, hadamard, power_f64, together, working_exponent
+from ._rows import COLUMNS
+from ._signs import SECOND, draw, flipped, flipped_in_fours
+from ._statistics import length_of, packet_of, place_of
+from ._values import added
 
 _COLUMNS = tl.constexpr(COLUMNS)
 _HEADER = tl.constexpr(20)
+#: Blocks of packets that did not: sixteen coordinates a thread, or fewer.
 _TILE = tl.constexpr(64)
-#: From so many coordinates on a row is long: 64 coordinates a thread.
-_LONG = tl.constexpr(1 << LONG_LOG2)
-#: Half blocks of 32 coordinates of packets that arrived whole: two a thread of a long row.
+#: Half blocks of 32 coordinates of packets that arrived whole: two a thread of a row of 2^15.
 _HALVES = tl.constexpr(1024)
 #: How a decoding is told.
 DECODINGS = {"unbiased": 0, "mmse": 1, "paper": 2}
@@ -37,16 +36,18 @@ def _kept(planes, flat, kappa, distortions):
 
 
 @triton.jit(noinline=True)
-def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr):
+def _whole(packets, values, figures, first_byte, sent, d, k, D: tl.constexpr, KP: tl.constexpr):
     """The same of a row of which nine planes or ten arrived of all coordinates, as most do: sixteen coordinates of a packet a thread."""
     values = tl.multiple_of(values, 16)
-    HALVES: tl.constexpr = D // 16
-    TILE: tl.constexpr = min(max(HALVES // 2, 2), _HALVES)
+    TILE: tl.constexpr = min(D // 32, _HALVES)
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
-    for tile in range(0, HALVES // TILE):
+    for tile in range(0, (d // 16 + TILE - 1) // TILE):
         half = tile * TILE + tl.arange(0, TILE)
-        packet = packet_of(half // 2, D, K)
-        start, n = place_of(packet, D, K)
+        if d < 16 * TILE:
+            # Threads that are too many do what the last one does.
+            half = tl.minimum(half, d // 16 - 1)
+        packet = packet_of(half // 2, d, k)
+        start, n = place_of(packet, d, k)
         at = figures + packet
         # In zone widths.
         amplitude = tl.load(at + KP) * (17 / 32)
@@ -61,7 +62,7 @@ def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.co
         for four in tl.static_range(4):
             eighths = eighths + (tl.load(bytes_at + four).to(tl.uint32, bitcast=True),)
             # Of nine planes the middle of what they leave open.
-            ninths = ninths + (tl.load(bytes_at + n // 4 + four, mask=half < tl.where(sent > 9, HALVES, 0), other=-2139062144).to(tl.uint32, bitcast=True),)
+            ninths = ninths + (tl.load(bytes_at + n // 4 + four, mask=half < tl.where(sent > 9, D // 16, 0), other=-2139062144).to(tl.uint32, bitcast=True),)
         twos = ()
         for pair in tl.static_range(4):
             # Planes 7 and 5, 6 and 4, 3 and 1, 2 and 0.
@@ -85,26 +86,21 @@ def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.co
 
 
 @triton.jit(noinline=True)
-def _turned_back(values, words, zeros, D: tl.constexpr, LOG2: tl.constexpr):
+def _turned_back(values, words, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr):
     """Undoes one rotation of working values, but for a factor."""
     values = tl.multiple_of(values, 16)
     words = tl.multiple_of(words, 16)
-    if D >= _LONG:
-        at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
-        v = _back(values, words, zeros, D, LOG2)
-    else:
-        at = tl.arange(0, D)
-        v = flipped(hadamard(tl.load(values + at), D, LOG2), flips(words, at))
+    v = _back(values, words, zeros, log2, D, LOG2)
     # All have read what others write to.
     tl.debug_barrier()
-    tl.store(values + at, v)
+    tl.store(values + (tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]), v)
 
 
 @triton.jit
-def _back(values, words, zeros, D: tl.constexpr, LOG2: tl.constexpr):
+def _back(values, words, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr):
     there = values + (tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :])
     xs = apart(tl.load(there), 4) + apart(tl.load(there + 4), 4)
-    v = together(anchored(hadamard_of_long(xs, zeros, D, LOG2), zeros, D // 64), 64)
+    v = together(anchored(hadamard(xs, zeros, log2, D, LOG2), zeros, D // 64), 64)
     return flipped_in_fours(tl.reshape(tl.permute(v, (1, 0)), (D // 4, 4)), words, D)
 
 
@@ -120,7 +116,7 @@ def _unscaled(v, e, marked):
 
 @triton.jit(noinline=True)
 def _summed(values, base, begin, used, e, marked, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
-    """Adds a long row's values to its tensor: a quarter at a time, as registers are for loads that are under way."""
+    """Adds a row's values to its tensor: a quarter at a time, as registers are for loads that are under way."""
     values = tl.multiple_of(values, 16)
     for quarter in range(0, 4):
         at = quarter * (D // 4) + tl.arange(0, D // 16)[:, None] * 4 + tl.arange(0, 4)[None, :]
@@ -129,38 +125,28 @@ def _summed(values, base, begin, used, e, marked, D: tl.constexpr, KIND: tl.cons
 
 
 @triton.jit(noinline=True)
-def _finished(values, words, zeros, base, begin, used, e, marked, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, ACCUMULATE: tl.constexpr):
+def _finished(values, words, zeros, base, begin, used, e, marked, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
     """Undoes the first rotation, and writes a row's values to its tensor."""
     values = tl.multiple_of(values, 16)
     words = tl.multiple_of(words, 16)
-    position = tl.arange(0, D)
-    if D >= _LONG:
-        v = _back(values, words, zeros, D, LOG2)
-    else:
-        v = flipped(hadamard(tl.load(values + position), D, LOG2), flips(words, position))
-    v = _unscaled(v, e, marked)
-    if D >= _LONG:
-        at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
-        added(base, begin, used, at, v, D, KIND, ALIGNED, ACCUMULATE)
-    else:
-        here = position < used
-        if ACCUMULATE:
-            v = loaded(base, begin + position, here, KIND) + v
-        stored(base, begin + position, v, here, KIND)
+    v = _unscaled(_back(values, words, zeros, log2, D, LOG2), e, marked)
+    at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    added(base, begin, used, at, v, D, KIND, ALIGNED, False)
 
 
 @triton.jit(noinline=True)
-def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, DECODING: tl.constexpr):
+def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, D: tl.constexpr, KP: tl.constexpr, DECODING: tl.constexpr):
     """What is known of a row's coordinates, as values at the working scale."""
-    BLOCKS: tl.constexpr = D // 32
-    TILE: tl.constexpr = min(BLOCKS, _TILE)
+    TILE: tl.constexpr = min(D // 128, _TILE)
     group = tl.arange(0, 4)[None, :]
     within = tl.arange(0, 8)[None, None, :]
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
-    for tile in range(0, BLOCKS // TILE):
+    for tile in range(0, (d // 32 + TILE - 1) // TILE):
         block = tile * TILE + tl.arange(0, TILE)
-        packet = packet_of(block, D, K)
-        start, n = place_of(packet, D, K)
+        if d < 32 * TILE:
+            block = tl.minimum(block, d // 32 - 1)
+        packet = packet_of(block, d, k)
+        start, n = place_of(packet, d, k)
         at = figures + packet
         state = tl.load(at.to(tl.pointer_type(tl.int32)))[:, None]
         whole, partial = state & 15, state >> 4
@@ -214,6 +200,98 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.
         tl.store(values + block[:, None, None] * 32 + group[:, :, None] * 8 + within, value)
 
 
+@triton.jit
+def _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, d, log2, k, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, DECODING: tl.constexpr, ACCUMULATE: tl.constexpr):
+    """A row of d = 2^log2 coordinates in k packets."""
+    packet = tl.arange(0, KP)
+    start, n = place_of(packet, d, k)
+    base, begin, used = tl.load(bases + tl.load(line)), tl.load(line + 1), tl.load(line + 2).to(tl.int32)
+    row, first_packet = tl.load(line + 3).to(tl.int32), tl.load(line + 4).to(tl.int32)
+    layer_class, sent = tl.load(line + 5).to(tl.int32), tl.load(line + 6).to(tl.int32)
+    first_byte = tl.load(line + 7)
+    width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
+
+    # Only what says what is expected is read: a wrong header is a lost packet.
+    length = tl.load(lengths + first_packet + packet, mask=packet < k, other=0)
+    arrived = (length >= _HEADER) & (packet < k)
+    head = (packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width).to(tl.pointer_type(tl.int32))
+    w0 = swapped(tl.load(head, mask=arrived, other=0))
+    w1 = swapped(tl.load(head + 1, mask=arrived, other=0))
+    w2 = swapped(tl.load(head + 2, mask=arrived, other=0))
+    w3 = swapped(tl.load(head + 3, mask=arrived, other=0))
+    w4 = swapped(tl.load(head + 4, mask=arrived, other=0))
+    # Importance and *last* are not compared.
+    arrived &= ((w0 ^ first_word(layer_class, 0, 0, stream)) & ~0x110000) == 0
+    arrived &= (w1 == message) & (((w2 >> 8) & 0xFFFFF) == first_packet + packet) & ((w2 & 0xFF) == n // 32)
+    arrived &= (((w2 >> 28) & 15) < 10) & ((w4 & 0xFFFF) == check_of(w0, w1, w2, w3, w4, checks))
+    pattern = w3 & 0x7FFFFFFF
+    arrived &= (pattern < 0x7F800000) | (w3 == MARK)
+    # Of packets that disagree the first one is believed.
+    spun = (w3 < 0).to(tl.int32)
+    first = tl.min(tl.where(arrived, packet, KP), axis=0)
+    twice = tl.max(tl.where(packet == first, spun, 0), axis=0)
+    arrived &= spun == twice
+    marked = tl.max((arrived & (w3 == MARK)).to(tl.int32), axis=0) == 1
+
+    body = tl.where(arrived, tl.minimum(length - _HEADER, n // 8 * width), 0)
+    eighth = tl.maximum(n // 8, 1)
+    whole = tl.where(body < n, body // eighth, 8 + (body - n) // (eighth * 8))
+    partial = tl.where(body < n, (body - whole * eighth) * 8, body - n - (whole - 8) * n)
+    sigma = tl.where(arrived & (w3 != MARK), pattern, 0).to(tl.float32, bitcast=True)
+    kappa, peak = (w4 >> 24) & 0xFF, (w4 >> 16) & 0xFF
+    wide = sigma.to(tl.float64)
+    share = kappa.to(tl.float64) / 255.0
+    flat = share * share
+    kept = (n - partial) * _kept(whole, flat, kappa, distortions) + partial * _kept(tl.minimum(whole + 1, 10), flat, kappa, distortions)
+    count = tl.sum(tl.where(arrived, n, 0).to(tl.float64), axis=0)
+    energy = tl.sum(tl.where(arrived, n, 0) * (wide * wide), axis=0)
+    shrunk = tl.sum(tl.where(arrived, kept, 0.0) * (wide * wide), axis=0)
+    spread = tl.sum(tl.where(arrived, n, 0) * (wide * share), axis=0)
+    largest = tl.max(sigma, axis=0)
+    factor = tl.full((), 1.0, tl.float64)
+    if DECODING == _UNBIASED:
+        scale = d / tl.where(count > 0.0, count, 1.0) * energy / tl.where(shrunk > 0.0, shrunk, 1.0)
+        factor = tl.where(shrunk > 0.0, tl.minimum(scale, _CEILING), 0.0)
+    paper = tl.minimum(energy / tl.where(spread > 0.0, spread, 1.0), largest.to(tl.float64) * _CEILING)
+    paper = tl.where(spread > 0.0, paper, 0.0)
+    e = working_exponent(largest)
+    unit = power_f64(e)
+    # What each rotation takes back, and the working scale.
+    wide_d = tl.full((), 0.0, tl.float64) + d
+    back = unit * (1.0 / tl.where(twice == 1, wide_d, tl.sqrt(wide_d)))
+    amplitude = factor * wide * back
+    at = figures + packet
+    tl.store(at.to(tl.pointer_type(tl.int32)), whole | (partial << 4))
+    tl.store(at + KP, amplitude.to(tl.float32))
+    tl.store(at + 2 * KP, (amplitude * share).to(tl.float32))
+    tl.store(at + 3 * KP, tl.load(inverses + peak))
+    tl.store(at + 4 * KP, tl.load(offsets + peak))
+    tl.store(at + 5 * KP, tl.load(stretches + peak))
+    tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), tl.where(kappa == 255, tl.where(peak <= 1, 2, 1), 0))
+    draw(words, seed, row, key_message, key_rank, D)
+    # Most rows are rotated once, and most packets arrive whole.
+    if twice == 1:
+        draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
+    least = 10 if DECODING == _PAPER else 9
+    complete = tl.min(tl.where(packet < k, whole, 10), axis=0) >= tl.maximum(sent, least)
+    # Other threads of the program read what this one has written.
+    tl.debug_barrier()
+    if complete:
+        _whole(packets, values, figures, first_byte, sent, d, k, D, KP)
+    else:
+        _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), d, k, D, KP, DECODING)
+    tl.debug_barrier()
+    if twice == 1:
+        _turned_back(values, words + D // 32, zeros, log2, D, LOG2)
+        tl.debug_barrier()
+    if ACCUMULATE:
+        _turned_back(values, words, zeros, log2, D, LOG2)
+        tl.debug_barrier()
+        _summed(values, base, begin, used, e, marked.to(tl.int32), D, KIND, ALIGNED)
+    else:
+        _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), log2, D, LOG2, KIND, ALIGNED)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def decode_rows(
     bases,
@@ -234,11 +312,11 @@ def decode_rows(
     LOG2: tl.constexpr,
     K: tl.constexpr,
     KP: tl.constexpr,
-    ROOT: tl.constexpr,
     KIND: tl.constexpr,
     ALIGNED: tl.constexpr,
     DECODING: tl.constexpr,
     ACCUMULATE: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Rows of D coordinates in K packets each, of which `lengths` bytes arrived. Every program has D + D/16 + 8 · KP words of `scratch`."""
     values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
@@ -246,95 +324,14 @@ def decode_rows(
     words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
     key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
-    packet = tl.arange(0, KP)
-    start, n = place_of(packet, D, K)
     index = tl.program_id(0)
     while index < rows:
         line = table + index * _COLUMNS
-        base, begin, used = tl.load(bases + tl.load(line)), tl.load(line + 1), tl.load(line + 2).to(tl.int32)
-        row, first_packet = tl.load(line + 3).to(tl.int32), tl.load(line + 4).to(tl.int32)
-        layer_class, sent = tl.load(line + 5).to(tl.int32), tl.load(line + 6).to(tl.int32)
-        first_byte = tl.load(line + 7)
-        width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
-
-        # Only what says what is expected is read: a wrong header is a lost packet.
-        length = tl.load(lengths + first_packet + packet, mask=packet < K, other=0)
-        arrived = (length >= _HEADER) & (packet < K)
-        head = (packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width).to(tl.pointer_type(tl.int32))
-        w0 = swapped(tl.load(head, mask=arrived, other=0))
-        w1 = swapped(tl.load(head + 1, mask=arrived, other=0))
-        w2 = swapped(tl.load(head + 2, mask=arrived, other=0))
-        w3 = swapped(tl.load(head + 3, mask=arrived, other=0))
-        w4 = swapped(tl.load(head + 4, mask=arrived, other=0))
-        # Importance and *last* are not compared.
-        arrived &= ((w0 ^ first_word(layer_class, 0, 0, stream)) & ~0x110000) == 0
-        arrived &= (w1 == message) & (((w2 >> 8) & 0xFFFFF) == first_packet + packet) & ((w2 & 0xFF) == n // 32)
-        arrived &= (((w2 >> 28) & 15) < 10) & ((w4 & 0xFFFF) == check_of(w0, w1, w2, w3, w4, checks))
-        pattern = w3 & 0x7FFFFFFF
-        arrived &= (pattern < 0x7F800000) | (w3 == MARK)
-        # Of packets that disagree the first one is believed.
-        spun = (w3 < 0).to(tl.int32)
-        first = tl.min(tl.where(arrived, packet, KP), axis=0)
-        twice = tl.max(tl.where(packet == first, spun, 0), axis=0)
-        arrived &= spun == twice
-        marked = tl.max((arrived & (w3 == MARK)).to(tl.int32), axis=0) == 1
-
-        body = tl.where(arrived, tl.minimum(length - _HEADER, n // 8 * width), 0)
-        eighth = tl.maximum(n // 8, 1)
-        whole = tl.where(body < n, body // eighth, 8 + (body - n) // (eighth * 8))
-        partial = tl.where(body < n, (body - whole * eighth) * 8, body - n - (whole - 8) * n)
-        sigma = tl.where(arrived & (w3 != MARK), pattern, 0).to(tl.float32, bitcast=True)
-        kappa, peak = (w4 >> 24) & 0xFF, (w4 >> 16) & 0xFF
-        wide = sigma.to(tl.float64)
-        share = kappa.to(tl.float64) / 255.0
-        flat = share * share
-        kept = (n - partial) * _kept(whole, flat, kappa, distortions) + partial * _kept(tl.minimum(whole + 1, 10), flat, kappa, distortions)
-        count = tl.sum(tl.where(arrived, n, 0).to(tl.float64), axis=0)
-        energy = tl.sum(tl.where(arrived, n, 0) * (wide * wide), axis=0)
-        shrunk = tl.sum(tl.where(arrived, kept, 0.0) * (wide * wide), axis=0)
-        spread = tl.sum(tl.where(arrived, n, 0) * (wide * share), axis=0)
-        largest = tl.max(sigma, axis=0)
-        factor = tl.full((), 1.0, tl.float64)
-        if DECODING == _UNBIASED:
-            scale = D / tl.where(count > 0.0, count, 1.0) * energy / tl.where(shrunk > 0.0, shrunk, 1.0)
-            factor = tl.where(shrunk > 0.0, tl.minimum(scale, _CEILING), 0.0)
-        paper = tl.minimum(energy / tl.where(spread > 0.0, spread, 1.0), largest.to(tl.float64) * _CEILING)
-        paper = tl.where(spread > 0.0, paper, 0.0)
-        e = working_exponent(largest)
-        unit = power_f64(e)
-        # What each rotation takes back, and the working scale.
-        back = unit * tl.where(twice == 1, tl.full((), 1 / D, tl.float64), tl.full((), 1 / ROOT, tl.float64))
-        amplitude = factor * wide * back
-        at = figures + packet
-        tl.store(at.to(tl.pointer_type(tl.int32)), whole | (partial << 4))
-        tl.store(at + KP, amplitude.to(tl.float32))
-        tl.store(at + 2 * KP, (amplitude * share).to(tl.float32))
-        tl.store(at + 3 * KP, tl.load(inverses + peak))
-        tl.store(at + 4 * KP, tl.load(offsets + peak))
-        tl.store(at + 5 * KP, tl.load(stretches + peak))
-        tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), tl.where(kappa == 255, tl.where(peak <= 1, 2, 1), 0))
-        draw(words, seed, row, key_message, key_rank, D)
-        # Most rows are rotated once, and most packets arrive whole.
-        if twice == 1:
-            draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
-        least = 10 if DECODING == _PAPER else 9
-        complete = tl.min(tl.where(packet < K, whole, 10), axis=0) >= tl.maximum(sent, least)
-        # Other threads of the program read what this one has written.
-        tl.debug_barrier()
-        if complete:
-            _whole(packets, values, figures, first_byte, sent, D, K, KP)
+        if WHOLE:
+            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, D, LOG2, K, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE)
         else:
-            _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), D, K, KP, DECODING)
-        tl.debug_barrier()
-        if twice == 1:
-            _turned_back(values, words + D // 32, zeros, D, LOG2)
-            tl.debug_barrier()
-        if ACCUMULATE and D >= _LONG:
-            _turned_back(values, words, zeros, D, LOG2)
-            tl.debug_barrier()
-            _summed(values, base, begin, used, e, marked.to(tl.int32), D, KIND, ALIGNED)
-        else:
-            _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), D, LOG2, KIND, ALIGNED, ACCUMULATE)
+            log2, k = length_of(line)
+            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, 1 << log2, log2, k, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

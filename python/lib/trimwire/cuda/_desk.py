@@ -110,12 +110,12 @@ class Desk:
         totals = {rank: self._encoder(rank, torch.float32)} if own and sends_sums and ranks.world > 1 else {}
         self.sum = self._empty(rank) if own else None
         #: Others' parts of its own shard, by rank, to be added up in f32; sums, to be written, by shard.
-        others = {other: self._decoder(rank, torch.float32) for other in range(ranks.world) if own and sends_parts and other != rank}
+        others = {other: self._decoder(rank, torch.float32, (False, True)) for other in range(ranks.world) if own and sends_parts and other != rank}
         owned = {shard: self._decoder(shard, shape.dtype) for shard in there if sends_sums and (shard != rank or (shape.consistent and shard in totals))}
         #: What the packets of its own sum say, for itself: they need not leave the GPU for that.
         self.keep = None if shape.consistent or not totals else self._decoder(rank, shape.dtype)
         if self.keep is not None:
-            self.keep.packets = totals[rank].packets
+            self.keep.packets, self.keep.numbers = totals[rank].packets, totals[rank].numbers
             offsets = self.keep.layout.offsets
             self.keep.lengths.copy_(torch.tensor([b - a for a, b in zip(offsets, offsets[1:], strict=False)], dtype=torch.int32))
 
@@ -159,9 +159,9 @@ class Desk:
         self.scratch = made.scratch
         return made
 
-    def _decoder(self, shard: int, dtype: torch.dtype) -> Decoder:
+    def _decoder(self, shard: int, dtype: torch.dtype, accumulating: Sequence[bool] = (False,)) -> Decoder:
         made = Decoder([self._length(shard)], dtype=dtype, **self._options())
-        made.compile()
+        made.compile(accumulating)
         self.scratch = made.scratch
         return made
 

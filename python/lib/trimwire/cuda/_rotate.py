@@ -14,83 +14,56 @@ TWICE_BELOW = tl.constexpr(0.995)
 DOUBT = tl.constexpr(1 / 1024)
 
 
-@triton.jit
-def _stage(x, h: tl.constexpr, D: tl.constexpr):
-    """Sums and differences of coordinates that are h apart."""
-    pairs = tl.permute(tl.reshape(x, (D // (2 * h), 2, h)), (0, 2, 1))
-    a, b = tl.split(pairs)
-    return tl.reshape(tl.permute(tl.join(a + b, a - b), (0, 2, 1)), (D,))
-
-
-@triton.jit
-def hadamard(x, D: tl.constexpr, LOG2: tl.constexpr):
-    """The Walsh-Hadamard transform of a short row, in the binding order: 4, 1, 2, 8, 16, … apart."""
-    x = _stage(x, 4, D)
-    x = _stage(x, 1, D)
-    x = _stage(x, 2, D)
-    for level in tl.static_range(3, LOG2):
-        x = _stage(x, 2**level, D)
-    return x
-
-
-# Long rows are worked on as many tensors of the same length, each of which is one register of a thread or a few: what is done to tensors as wholes
+# Rows are worked on as many tensors of the same length, each of which is one register of a thread or a few: what is done to tensors as wholes
 # moves nothing between threads. Only where a row is taken apart another way it goes through shared memory, once.
-
-
-@triton.jit
-def _halves(xs, COUNT: tl.constexpr, N: tl.constexpr):
-    """Even and odd columns of tensors [M, N]."""
-    M: tl.constexpr = xs[0].shape[0]
-    evens = ()
-    odds = ()
-    for i in tl.static_range(COUNT):
-        even, odd = tl.split(tl.reshape(xs[i], (M, N // 2, 2)))
-        if N == 2:
-            even = tl.reshape(even, (M,))
-            odd = tl.reshape(odd, (M,))
-        evens = evens + (even,)
-        odds = odds + (odd,)
-    return evens + odds
 
 
 @triton.jit
 def apart(x, N: tl.constexpr):
     """The N columns of a tensor [M, N], N a power of two up to 64."""
+    M: tl.constexpr = x.shape[0]
     xs = (x,)
     for level in tl.static_range(6):
         if N >> level > 1:
-            xs = _halves(xs, 1 << level, N >> level)
+            # Even and odd columns of each.
+            evens = ()
+            odds = ()
+            for i in tl.static_range(1 << level):
+                even, odd = tl.split(tl.reshape(xs[i], (M, N >> (level + 1), 2)))
+                if N >> level == 2:
+                    even = tl.reshape(even, (M,))
+                    odd = tl.reshape(odd, (M,))
+                evens = evens + (even,)
+                odds = odds + (odd,)
+            xs = evens + odds
     return xs
-
-
-@triton.jit
-def _paired(xs, COUNT: tl.constexpr, N: tl.constexpr):
-    M: tl.constexpr = xs[0].shape[0]
-    pairs = ()
-    for i in tl.static_range(COUNT):
-        pairs = pairs + (tl.reshape(tl.join(xs[i], xs[i + COUNT]), (M, N)),)
-    return pairs
 
 
 @triton.jit
 def together(xs, N: tl.constexpr):
     """A tensor [M, N] of its N columns."""
+    M: tl.constexpr = xs[0].shape[0]
     for level in tl.static_range(6):
         if N >> (level + 1) > 0:
-            xs = _paired(xs, N >> (level + 1), 2 << level)
+            pairs = ()
+            for i in tl.static_range(N >> (level + 1)):
+                pairs = pairs + (tl.reshape(tl.join(xs[i], xs[i + (N >> (level + 1))]), (M, 2 << level)),)
+            xs = pairs
     return xs[0]
 
 
 @triton.jit
-def butterflies(xs, N: tl.constexpr, H: tl.constexpr):
-    """Sums and differences of tensors whose numbers are H apart."""
-    ys = ()
-    for i in tl.static_range(N):
-        if i // H % 2 == 0:
-            ys = ys + (xs[i] + xs[i + H],)
-        else:
-            ys = ys + (xs[i - H] - xs[i],)
-    return ys
+def _stage(xs, N: tl.constexpr, H: tl.constexpr, LEVEL: tl.constexpr, log2):
+    """Sums and differences of the tensors whose numbers are H apart, of N: coordinates that are 2^LEVEL apart, of a row that has so many."""
+    if log2 > LEVEL:
+        ys = ()
+        for i in tl.static_range(N):
+            if i // H % 2 == 0:
+                ys = ys + (xs[i] + xs[i + H],)
+            else:
+                ys = ys + (xs[i - H] - xs[i],)
+        xs = ys
+    return xs
 
 
 @triton.jit
@@ -101,26 +74,30 @@ def anchored(xs, zeros, M: tl.constexpr):
 
 
 @triton.jit
-def _middle(xs, zeros, D: tl.constexpr, N: tl.constexpr):
-    """Six stages from h = N on, of a row that is N tensors of D / N coordinates N apart. Gives 64 tensors of D / 64 coordinates that follow each other."""
+def _middle(xs, zeros, log2, D: tl.constexpr, N: tl.constexpr):
+    """Six stages from h = N = 8 on, of a row that is N tensors of D / N coordinates N apart. Gives 64 tensors of D / 64 coordinates that follow each other."""
     M: tl.constexpr = D // 64
     x = tl.permute(tl.reshape(together(xs, N), (M // N, 64, N)), (0, 2, 1))
     ys = anchored(apart(tl.reshape(x, (M, 64)), 64), zeros, M)
     for level in tl.static_range(6):
-        ys = butterflies(ys, 64, 1 << level)
+        ys = _stage(ys, 64, 1 << level, level + 3, log2)
     x = tl.permute(tl.reshape(together(ys, 64), (M // N, N, 64)), (0, 2, 1))
     return apart(tl.permute(tl.reshape(x, (64, M)), (1, 0)), 64)
 
 
 @triton.jit
-def hadamard_of_long(xs, zeros, D: tl.constexpr, LOG2: tl.constexpr):
-    """The same transform of a row of 2^11 coordinates or more: of 8 tensors, number c has coordinates c, c + 8, …; to 64 tensors, number i has coordinates from i · D / 64 on."""
-    xs = butterflies(xs, 8, 4)
-    xs = butterflies(xs, 8, 1)
-    xs = butterflies(xs, 8, 2)
-    ys = _middle(xs, zeros, D, 8)
+def hadamard(xs, zeros, log2, D: tl.constexpr, LOG2: tl.constexpr):
+    """The Walsh-Hadamard transform in the binding order: 4, 1, 2, 8, 16, … apart. Of 8 tensors, number c has coordinates c, c + 8, …; to 64 tensors, number i has coordinates from i · D / 64 on.
+
+    Of the first 2^log2 coordinates, 32 or more; what is behind them stays apart from them.
+    """
+    # No row is shorter than these.
+    xs = _stage(xs, 8, 4, 2, LOG2)
+    xs = _stage(xs, 8, 1, 0, LOG2)
+    xs = _stage(xs, 8, 2, 1, LOG2)
+    ys = _middle(xs, zeros, log2, D, 8)
     for level in tl.static_range(15 - LOG2, 6):
-        ys = butterflies(ys, 64, 1 << level)
+        ys = _stage(ys, 64, 1 << level, LOG2 - 6 + level, log2)
     return ys
 
 

@@ -11,11 +11,13 @@ PLANES = 10
 #: The longest row that one program of a kernel holds.
 MOST_ROW_LOG2 = 15
 _LEAST_ROW_LOG2 = 5
-#: From here on a thread of a kernel has 64 coordinates of a row.
-LONG_LOG2 = 11
+#: The shortest that one holds: 64 coordinates a thread of one warp.
+LEAST_HELD_LOG2 = 11
 _MOST_PACKETS = 1 << 20
-#: An Ethernet frame's 1500 bytes less IPv6's, UDP's and our own header.
-_MOST_BODY = 1500 - 40 - 8 - HEADER_BYTES
+#: IPv6's, UDP's and our own header.
+_HEADERS = 40 + 8 + HEADER_BYTES
+#: Of a sealed packet of all planes: behind the signs, the bit planes and the end.
+_TAGS = 3 * 8
 _MOST_COORDINATES = 8160
 
 
@@ -29,9 +31,10 @@ def packet_bytes(coordinates: int, planes: int) -> int:
     return HEADER_BYTES + coordinates // 8 * bits_of(planes)
 
 
-def coordinates_that_fit() -> int:
-    """P for an MTU of 1500 bytes, with all planes, however few are sent."""
-    return _MOST_BODY * 8 // bits_of(PLANES) // 32 * 32
+def coordinates_that_fit(mtu: int = 1500, *, sealed: bool = False) -> int:
+    """P for an MTU in bytes, with all planes, however few are sent."""
+    body = mtu - _HEADERS - (_TAGS if sealed else 0)
+    return min(body * 8 // bits_of(PLANES) // 32 * 32, _MOST_COORDINATES)
 
 
 def row_lengths(coordinates: int, row_log2: int) -> list[tuple[int, int]]:
@@ -184,7 +187,7 @@ def table_of(layout: Layout, rows: Sequence[Row]) -> list[list[int]]:
             row.planes,
             row.first_byte,
             int(row.number == last),
-            0,
+            (row.padded.bit_length() - 1) | row.packets << 8,
         ]
         for row in rows
     ]

@@ -11,18 +11,11 @@ SECOND = tl.constexpr(1 << 17)
 @triton.jit
 def draw(words, seed, row, message, rank, D: tl.constexpr):
     """Writes the words of a row's D coordinates, a bit each, to D/32 places; the program's other threads see them behind its next barrier."""
-    # A Philox block has the signs of 128 coordinates, or more than those of a short row.
-    block = tl.arange(0, max(D // 128, 1))
+    # A Philox block has the signs of 128 coordinates.
+    block = tl.arange(0, D // 128)
     drawn = tl.philox(seed, block.to(tl.uint32), row.to(tl.uint32), message.to(tl.uint32), rank.to(tl.uint32))
-    for place in tl.static_range(min(D // 32, 4)):
+    for place in tl.static_range(4):
         tl.store(words + block * 4 + place, drawn[place].to(tl.int32, bitcast=True))
-
-
-@triton.jit
-def flips(words, at):
-    """The sign bits to flip of the coordinates `at`, of which the words are drawn: 0, or bit 31."""
-    # From memory: as a broadcast the compiler would move 32 times as much through shared memory.
-    return tl.load(words + at // 32) << (31 - at % 32) & -2147483648
 
 
 @triton.jit
@@ -33,7 +26,7 @@ def flipped(x, signs):
 
 @triton.jit
 def flipped_in_eights(xs, words, used, D: tl.constexpr):
-    """The same of a long row in eight tensors, of which number c has coordinates c, c + 8, …; of the first `used` coordinates."""
+    """The same of a row in eight tensors, of which number c has coordinates c, c + 8, …; of the first `used` coordinates."""
     group = tl.arange(0, D // 8)
     signs = tl.load(words + group // 4) >> (group % 4 * 8)
     if used < D:
@@ -46,7 +39,7 @@ def flipped_in_eights(xs, words, used, D: tl.constexpr):
 
 @triton.jit
 def flipped_in_fours(x, words, D: tl.constexpr):
-    """The same of a long row as a tensor [D/4, 4]."""
+    """The same of a row as a tensor [D/4, 4]."""
     four = tl.arange(0, D // 4)
     signs = tl.load(words + four // 8) >> (four % 8 * 4)
     return flipped(x, signs[:, None] << (31 - tl.arange(0, 4))[None, :] & -2147483648)

@@ -7,20 +7,30 @@ import triton.language as tl
 from ._rotate import folded
 
 
+# Lengths of rows `d` and packets of a row `k` are constants, or are not.
+
+
 @triton.jit
-def place_of(packet, D: tl.constexpr, K: tl.constexpr):
+def length_of(line):
+    """log2 of a row's coordinates, and its packets, of its line of the table (`_rows.table_of`)."""
+    both = tl.load(line + 9).to(tl.int32)
+    return both & 0xFF, both >> 8
+
+
+@triton.jit
+def place_of(packet, d, k):
     """First coordinate within the row, and how many, of a row's packets: those of one block more come first."""
-    EACH: tl.constexpr = D // 32 // K
-    LONGER: tl.constexpr = D // 32 % K
-    return (packet * EACH + tl.minimum(packet, LONGER)) * 32, (EACH + (packet < LONGER).to(tl.int32)) * 32
+    each = d // 32 // k
+    longer = d // 32 % k
+    return (packet * each + tl.minimum(packet, longer)) * 32, (each + (packet < longer).to(tl.int32)) * 32
 
 
 @triton.jit
-def packet_of(block, D: tl.constexpr, K: tl.constexpr):
+def packet_of(block, d, k):
     """Which of a row's packets has a block of it."""
-    EACH: tl.constexpr = D // 32 // K
-    LONGER: tl.constexpr = D // 32 % K
-    return tl.where(block < LONGER * (EACH + 1), block // (EACH + 1), (block - LONGER) // EACH)
+    each = d // 32 // k
+    longer = d // 32 % k
+    return tl.where(block < longer * (each + 1), block // (each + 1), (block - longer) // each)
 
 
 @triton.jit
@@ -30,31 +40,32 @@ def _add(v, squares, magnitudes, most):
 
 
 @triton.jit
-def sums(values, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr):
-    """Q, A and M of the K packets of a row whose working values lie at `values`; KP is a power of two, at least K."""
-    EACH: tl.constexpr = D // 32 // K
-    LONGER: tl.constexpr = D // 32 % K
+def sums(values, d, k, KP: tl.constexpr, WHOLE: tl.constexpr):
+    """Q, A and M of the k packets of a row whose working values lie at `values`; KP is a power of two, at least k."""
     packet = tl.arange(0, KP)
     # Behind the last packet there is none: the last one again, and nobody looks.
-    start, n = place_of(tl.minimum(packet, K - 1), D, K)
+    start, n = place_of(tl.minimum(packet, k - 1), d, k)
     lane = tl.arange(0, 16)[None, :]
     at = values + start[:, None] + lane
     squares = tl.zeros((KP, 16), tl.float32)
     magnitudes = tl.zeros((KP, 16), tl.float32)
     most = tl.zeros((KP, 16), tl.float32)
     # Seven blocks at a time: their loads are under way together.
-    for some in range(0, EACH // 7):
+    for some in range(0, d // 32 // k // 7):
         for half in tl.static_range(14):
             squares, magnitudes, most = _add(tl.load(at + some * 224 + half * 16), squares, magnitudes, most)
-    for half in tl.static_range(EACH % 7 * 2):
-        squares, magnitudes, most = _add(tl.load(at + (EACH // 7 * 224 + half * 16)), squares, magnitudes, most)
+    if WHOLE:
+        for half in tl.static_range(d // 32 // k % 7 * 2):
+            squares, magnitudes, most = _add(tl.load(at + (d // 32 // k // 7 * 224 + half * 16)), squares, magnitudes, most)
+    else:
+        for place in range(0, d // 32 // k % 7 * 2):
+            squares, magnitudes, most = _add(tl.load(at + (d // 32 // k // 7 * 224 + place * 16)), squares, magnitudes, most)
     # A packet is longer than another of its row by 32 coordinates at most.
-    if LONGER > 0:
-        for half in tl.static_range(2):
-            here = (packet < LONGER)[:, None] & (lane >= 0)
-            v = tl.load(at + (EACH * 32 + half * 16), mask=here, other=0.0)
-            squares, magnitudes, most = _add(v, squares, magnitudes, most)
-    there = packet < K
+    here = (packet < d // 32 % k)[:, None] & (lane >= 0)
+    for last in tl.static_range(2):
+        v = tl.load(at + (d // 32 // k * 32 + last * 16), mask=here, other=0.0)
+        squares, magnitudes, most = _add(v, squares, magnitudes, most)
+    there = packet < k
     q, a = tl.where(there, folded(squares, KP), 0.0), tl.where(there, folded(magnitudes, KP), 0.0)
     return q, a, tl.where(there, tl.max(most, axis=1), 0.0)
 

@@ -30,9 +30,17 @@ def guard(device: torch.device) -> Any:
     return torch.cuda.device(device) if device.type == "cuda" else _INTERPRETER
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is captured of the device's current stream, be the device the current one or not."""
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_current_stream_capturing())
+
+
 def upload(there: torch.Tensor, values: list[int]) -> None:
     """Whole numbers, in the order of the current stream."""
-    if there.is_cuda and torch.cuda.is_current_stream_capturing():
+    if is_capturing(there.device):
         raise RuntimeError("tensors and numbers are set before a graph is captured: bind, set_numbers")
     # From pinned memory, which torch keeps until the copy is over: nobody waits for what the stream has to do before.
     here = torch.tensor(values, dtype=torch.int64, pin_memory=there.is_cuda)

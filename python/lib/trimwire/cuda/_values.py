@@ -27,17 +27,6 @@ def loaded(base, at, mask, KIND: tl.constexpr):
 
 
 @triton.jit
-def stored(base, at, x, mask, KIND: tl.constexpr):
-    """Writes f32s to coordinates `at` of the tensor at the address `base`, rounded to nearest, ties to even."""
-    if KIND == 0:
-        tl.store(base.to(tl.pointer_type(tl.float32)) + at, x, mask=mask)
-    elif KIND == 1:
-        tl.store(base.to(tl.pointer_type(tl.float16)) + at, x.to(tl.float16), mask=mask)
-    else:
-        tl.store(base.to(tl.pointer_type(tl.int16)) + at, _narrowed(x, KIND), mask=mask)
-
-
-@triton.jit
 def _at(base, begin, KIND: tl.constexpr, ALIGNED: tl.constexpr):
     if KIND == 0:
         pointer = base.to(tl.pointer_type(tl.float32))
@@ -59,7 +48,7 @@ def _widened(x, KIND: tl.constexpr):
 
 @triton.jit
 def loaded_in_fours(base, begin, used, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
-    """The D coordinates of a long row from `begin` on, as f32 and exactly, 0 from `used` on: two tensors [D/8, 4] of every eight's first and last four."""
+    """The D coordinates of a row from `begin` on, as f32 and exactly, 0 from `used` on: two tensors [D/8, 4] of every eight's first and last four."""
     pointer = _at(base, begin, KIND, ALIGNED)
     at = tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :]
     # Without a mask, where there is none, four come at a time.
