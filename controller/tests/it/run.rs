@@ -104,16 +104,12 @@ async fn sixty_four_switches_are_kept_in_place_through_restarts_foreign_writes_a
     .await;
     all(&first, "in place after restarts", &["s20"], is_well).await;
 
-    // Routes that change meanwhile would tell nothing of who else has written.
-    eventually("routes lead over them again", || {
-        let faults = first.status().faults;
-        if faults.iter().all(|fault| fault.switch == "s20") { Ok(()) } else { Err(format!("{faults:?}")) }
-    })
-    .await;
-    write_foreign(switches[7].address, 8, 100).await;
+    // In a chain of which no switch was restarted or is dead: where routes change meanwhile, nothing tells who else has written.
+    let written = 50;
+    write_foreign(switches[written].address, written as u64 + 1, 100).await;
     eventually("a foreign write is repaired", || {
         let expected = BTreeMap::from([(Drift::Missing, 1), (Drift::Changed, 1), (Drift::Foreign, 1)]);
-        let seen = drift(&first, "s7");
+        let seen = drift(&first, "s50");
         if seen == expected { Ok(()) } else { Err(format!("{seen:?}")) }
     })
     .await;
@@ -135,7 +131,7 @@ async fn sixty_four_switches_are_kept_in_place_through_restarts_foreign_writes_a
         .filter(|(_, status)| !status.tally.drift.is_empty())
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(drifted, ["s0", "s33", "s63", "s7"], "nothing else drifted, and nobody fought over entries");
+    assert_eq!(drifted, ["s0", "s33", "s50", "s63"], "nothing else drifted, and nobody fought over entries");
     let only = fabric.switches.keys().filter(|name| *name != "s20").cloned().collect();
     let options = Options { only, ..Options::default() };
     let plan = plan(&fabric, &Artifacts::embedded().unwrap(), &options).await.unwrap();
