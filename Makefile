@@ -10,8 +10,8 @@ help: ## list the entry points
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
 		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
-	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
+demo: ## train a model through a congested, trimming switch (half a minute once built, in three minutes; flags: DEMO_FLAGS="--help")
+	$(CARGO) run --profile quick --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
 # What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.
 test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
