@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the JSON's actions and primitives to [`Op`]s.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -98,7 +99,12 @@ pub(crate) fn compile_primitive(node: &Value, scope: &Scope<'_>, names: &Names) 
 }
 
 fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
-    let at = |index| parameter(node, index);
+    let given = json::list(node, "parameters")?.len();
+    let read = Cell::new(0);
+    let at = |index| {
+        read.set(read.get().max(index + 1));
+        parameter(node, index)
+    };
     let number = |index| expression::number(at(index)?, scope);
     let low = |index| expression::number_of_width(at(index)?, scope, 64);
     let header = |index| expression::header(at(index)?, scope);
@@ -115,10 +121,12 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         let target = expression::constant(at(index)?)?;
         u32::try_from(target).map_err(|_| malformed(node, "a jump to nowhere"))
     };
-    let op = json::text(node, "op")?;
-    check_arity(node, op)?;
-    Ok(match op {
-        "assign" | "modify_field" => assign(node, scope)?,
+    let name = json::text(node, "op")?;
+    let op = match name {
+        "assign" | "modify_field" => {
+            at(1)?;
+            assign(node, scope)?
+        }
         "assign_VL" => Op::CopyVarbit { to: varbit(at(0)?, scope)?, from: varbit(at(1)?, scope)? },
         "assign_header" | "copy_header" => Op::CopyHeader { to: header(0)?, from: header(1)? },
         "assign_header_stack" | "assign_union_stack" => {
@@ -181,40 +189,13 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "_jump_if_zero" => Op::JumpIfZero { value: expression::value(at(0)?, scope)?, to: jump(1)? },
         "no_op" => Op::Nothing,
         other => return Err(unsupported(node, format!("primitive `{other}`"))),
-    })
-}
-
-/// BMv2 loads no primitive with an argument too few or too many.
-fn check_arity(node: &Value, op: &str) -> Result<()> {
-    let due = match op {
-        "drop" | "exit" | "no_op" => 0,
-        "add_header" | "remove_header" | "mark_to_drop" | "resubmit" | "recirculate" | "truncate"
-        | "assert" | "assume" | "_jump" => 1,
-        "register_read" | "register_write" | "execute_meter" | "modify_field_rng_uniform" => 3,
-        "modify_field_with_hash_based_offset" => 4,
-        "assign"
-        | "modify_field"
-        | "assign_VL"
-        | "assign_header"
-        | "copy_header"
-        | "assign_header_stack"
-        | "assign_union"
-        | "assign_union_stack"
-        | "push"
-        | "pop"
-        | "count"
-        | "clone_ingress_pkt_to_egress"
-        | "clone_egress_pkt_to_egress"
-        | "generate_digest"
-        | "log_msg"
-        | "_jump_if_zero" => 2,
-        other => return Err(unsupported(node, format!("primitive `{other}`"))),
     };
-    let got = json::list(node, "parameters")?.len();
-    if got == due {
-        return Ok(());
+    // BMv2 loads no primitive with an argument too many either.
+    if given > read.get() {
+        let due = read.get();
+        return Err(malformed(node, format!("`{name}` takes {due} parameters and is given {given}")));
     }
-    Err(malformed(node, format!("`{op}` takes {due} parameters and is given {got}")))
+    Ok(op)
 }
 
 /// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never becomes the packet's.
