@@ -259,6 +259,9 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                     Done::Worked(worked) => {
                         routes = worked.routes.or(routes);
                         held = worked.avoid.unwrap_or(held);
+                        if Arc::ptr_eq(&held, &avoid.borrow()) {
+                            task.handle_event(now(), Event::KnewDetours);
+                        }
                         reporter.worked(worked.counters, worked.findings);
                         if matches!(worked.event, Event::Reconciled(..) | Event::Waits(..)) {
                             // What it was found to lack, it has by now.

@@ -91,6 +91,8 @@ pub struct SwitchTask {
     expects: Expects,
     /// The fabric file changed during a pass.
     again: bool,
+    /// Routes were detoured during a pass that may not know of it.
+    lags: bool,
     /// What is under way is a reading of counters, which may be dropped for something urgent.
     may_reroute: bool,
     runs: Runs,
@@ -119,6 +121,7 @@ impl SwitchTask {
             differs_since: None,
             expects: Expects::Nothing,
             again: false,
+            lags: false,
             may_reroute: false,
             runs: Runs::Unknown,
             in_place: None,
@@ -143,6 +146,7 @@ impl SwitchTask {
             Event::CountersRead(outcome, loss) => self.counters_read(now, outcome, loss),
             Event::FabricChanged => self.fabric_changed(),
             Event::Detoured => self.detoured(),
+            Event::KnewDetours => self.lags = false,
             Event::Rerouted(outcome, loss) => self.rerouted(now, outcome, loss),
             Event::Leads(leads) => self.leads(now, leads),
             Event::Stop => {
@@ -276,7 +280,7 @@ impl SwitchTask {
     }
 
     fn reconcile(&mut self) {
-        self.again = false;
+        (self.again, self.lags) = (false, false);
         self.may_reroute = false;
         self.actions.push_back(Action::Reconcile);
         self.state = State::Primary(Work::Busy);
@@ -403,16 +407,16 @@ impl SwitchTask {
             }
         }
         // What it should have held when the pass began, it should no longer.
-        self.in_place = Some(report.is_ok() && !self.again);
+        self.in_place = Some(report.is_ok() && !self.is_overtaken());
         if report.is_ok() {
             self.tally.succeeded += 1;
             self.last_success = Some(now);
             self.succeeded();
             self.audited(now);
-            if !self.again {
+            if !self.is_overtaken() {
                 self.runs = Runs::Wanted;
             }
-            if self.expects != Expects::All && !self.again {
+            if self.expects != Expects::All && !self.is_overtaken() {
                 self.expects = Expects::All;
                 if !has_drifted {
                     self.notices.push_back(Notice::InPlace(report.written.total()));
@@ -428,7 +432,7 @@ impl SwitchTask {
             self.runs = Runs::Unknown;
             self.try_again(now, reason);
         }
-        if self.again {
+        if self.is_overtaken() {
             self.reconcile();
         }
     }
@@ -439,7 +443,7 @@ impl SwitchTask {
             return;
         }
         self.in_place = Some(false);
-        if !self.again && std::mem::replace(&mut self.runs, Runs::Another) != Runs::Another {
+        if !self.is_overtaken() && std::mem::replace(&mut self.runs, Runs::Another) != Runs::Another {
             self.notices.push_back(Notice::Waits);
         }
         match outcome {
@@ -450,7 +454,7 @@ impl SwitchTask {
             Err(reason) if loss == Loss::Connection => return self.lost(now, reason),
             Err(reason) => self.try_again(now, reason),
         }
-        if self.again {
+        if self.is_overtaken() {
             self.reconcile();
         }
     }
@@ -491,7 +495,7 @@ impl SwitchTask {
             return;
         }
         match outcome {
-            Ok(true) if !self.again => self.rest(now),
+            Ok(true) if !self.is_overtaken() => self.rest(now),
             // It was restarted, or something else is wanted of it by now.
             Ok(_) if self.is_primary() && self.leads => self.reconcile(),
             Ok(_) => self.actions.push_back(Action::Compare),
@@ -543,7 +547,7 @@ impl SwitchTask {
                 self.reroute();
             }
             State::Primary(Work::Busy) => {
-                self.again = true;
+                self.lags = true;
                 self.expects_other_routes();
             }
             State::Primary(Work::Resting { .. }) if !self.leads => {}
@@ -563,7 +567,7 @@ impl SwitchTask {
     }
 
     fn reroute(&mut self) {
-        self.again = false;
+        (self.again, self.lags) = (false, false);
         self.may_reroute = false;
         self.actions.push_back(Action::Reroute);
         self.state = State::Primary(Work::Busy);
@@ -578,7 +582,7 @@ impl SwitchTask {
                 if written > 0 {
                     self.notices.push_back(Notice::Rerouted(written));
                 }
-                if std::mem::take(&mut self.again) {
+                if self.is_overtaken() {
                     self.reroute();
                 } else {
                     self.rest(now);
@@ -592,6 +596,11 @@ impl SwitchTask {
                 self.reconcile();
             }
         }
+    }
+
+    /// Something else is wanted by now than what the pass under way was about.
+    fn is_overtaken(&self) -> bool {
+        self.again || self.lags
     }
 
     fn is_busy(&self) -> bool {

@@ -394,6 +394,21 @@ fn a_switch_with_another_program_keeps_it_until_its_turn_and_has_its_routes_mean
 }
 
 #[test]
+fn a_pass_is_done_again_for_detours_that_it_did_not_know_and_for_no_others() {
+    for knew in [true, false] {
+        let mut bench = Bench::in_place();
+        assert_eq!(bench.wait(), [Action::Reconcile]);
+        assert_eq!(bench.event(Event::Detoured), []);
+        if knew {
+            bench.event(Event::KnewDetours);
+        }
+        let again: &[Action] = if knew { &[] } else { &[Action::Reconcile] };
+        assert_eq!(bench.event(reconciled(good(0, 0, 0))), again);
+        assert_eq!(bench.task.in_place(), Some(knew));
+    }
+}
+
+#[test]
 fn a_turn_that_comes_in_the_middle_of_a_pass_is_taken_right_after_it() {
     let mut bench = Bench::in_place();
     bench.event(Event::FabricChanged);

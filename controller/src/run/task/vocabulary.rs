@@ -27,6 +27,8 @@ pub enum Event {
     FabricChanged,
     /// From now on routes leave out something else.
     Detoured,
+    /// What ends next left out what routes leave out now.
+    KnewDetours,
     /// The end of [`Action::Reroute`].
     Rerouted(Result<usize, String>, Loss),
     /// Whether this controller leads the fabric: it writes, and bids for switches that have no primary, only while it does.
