@@ -10,7 +10,7 @@ help: ## list the entry points
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
 		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-demo: ## train a model through a congested, trimming switch (half a minute once built, in three minutes; flags: DEMO_FLAGS="--help")
+demo: ## train a model through a congested, trimming switch (half a minute; its first build takes three; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --profile quick --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
 # What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.

@@ -89,7 +89,7 @@ pub struct SwitchTask {
     /// Since when another primary's switch has held something else than our file says.
     differs_since: Option<u64>,
     expects: Expects,
-    /// The fabric file changed during a pass.
+    /// The fabric file, or whose turn it is, changed during a pass.
     again: bool,
     /// Routes were detoured during a pass that may not know of it.
     lags: bool,
