@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduce by trimwire-agent beside PyTorch's Gloo, over the same veth pairs, in turns.
 
-Needs root, iproute2, and for Gloo a Python with PyTorch (--python). Ranks live in network namespaces, each on one core
+Needs root, iproute2, and for Gloo a Python with PyTorch (--python). Ranks live in network namespaces, each on --cores of its own
 where there are enough, joined by a bridge; --rate limits each rank's sending by htb. Prints a line per size and planes: medians
 over the rounds, and the ratio. Rates of both come from the same minutes; a busy machine shows in the spread.
 """
@@ -45,11 +45,11 @@ def sh(words, **options):
 class Ranks:
     """Namespaces joined by a bridge in one more."""
 
-    def __init__(self, world, rate):
+    def __init__(self, world, rate, cores, mtu):
         self.prefix = f"twb{os.getpid()}"
         self.names = [f"{self.prefix}-{rank}" for rank in range(world)]
         self.hub = f"{self.prefix}-hub"
-        self.world, self.rate = world, rate
+        self.world, self.rate, self.cores, self.mtu = world, rate, cores, mtu
 
     def address(self, rank):
         return f"10.231.0.{rank + 1}"
@@ -62,9 +62,9 @@ class Ranks:
             sh(f"ip netns add {name}")
             sh(f"ip -n {name} link set lo up")
             sh(f"ip link add eth0 netns {name} type veth peer name p{rank} netns {self.hub}")
-            sh(f"ip -n {self.hub} link set p{rank} master br0 up")
+            sh(f"ip -n {self.hub} link set p{rank} mtu {self.mtu} master br0 up")
             sh(f"ip -n {name} addr add {self.address(rank)}/24 dev eth0")
-            sh(f"ip -n {name} link set eth0 up")
+            sh(f"ip -n {name} link set eth0 mtu {self.mtu} up")
             if self.rate:
                 sh(f"ip netns exec {name} tc qdisc add dev eth0 root handle 1: htb default 1 r2q 1000")
                 sh(f"ip netns exec {name} tc class add dev eth0 parent 1: classid 1:1 htb rate {self.rate} burst 64k cburst 64k")
@@ -79,7 +79,8 @@ class Ranks:
         cores = sorted(os.sched_getaffinity(0))
         children = []
         for rank in reversed(range(self.world)):
-            words = ["ip", "netns", "exec", self.names[rank], "taskset", "-c", str(cores[rank % len(cores)]), *command(rank)]
+            own = ",".join(str(cores[(rank * self.cores + each) % len(cores)]) for each in range(self.cores))
+            words = ["ip", "netns", "exec", self.names[rank], "taskset", "-c", own, *command(rank)]
             children.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment))
         texts = [child.communicate(timeout=600) for child in children]
         for child, (_, errors) in zip(children, texts):
@@ -101,13 +102,15 @@ def main():
     parser.add_argument("--sizes", type=size, nargs="+", default=[size("1M"), size("4M"), size("16M")])
     parser.add_argument("--planes", type=int, nargs="+", default=[9, 10])
     parser.add_argument("--rate", help="of each rank's link, in tc's words (10gbit); none: as fast as veth is")
+    parser.add_argument("--cores", type=int, default=1, help="processors of each rank")
+    parser.add_argument("--mtu", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iters", type=int, default=20)
-    parser.add_argument("--perf", default="", help="further options of `trimwire-agent perf`, as '--coordinates-per-packet 704'")
+    parser.add_argument("--perf", default="", help="further options of `trimwire-agent perf`, as '--channels 2'")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     ours, theirs = {}, {}
-    with Ranks(args.ranks, args.rate) as ranks, tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+    with Ranks(args.ranks, args.rate, args.cores, args.mtu) as ranks, tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(GLOO)
         script.flush()
         peers = ",".join(ranks.address(rank) for rank in range(args.ranks))

@@ -31,6 +31,7 @@
 pub mod burst;
 pub mod collective;
 pub mod config;
+pub mod cores;
 pub mod driver;
 pub mod endpoint;
 pub mod epoch;

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!  rank 1 ── (TLS) ── proof ──► rank 0       its proof: where there is a job key
-//!         ── offer ───────────►  │           rank, world, address, incarnation, MTU, terms
+//!         ── offer ───────────►  │           rank, world, address, incarnation, MTU, processors, terms
 //!  rank 2 ── offer ───────────►  │           ... until all are there, something differs, or time is up
-//!         ◄────────── answer ── ─┘           the same to everyone: all addresses, seed, MTU; or who is to blame
+//!         ◄────────── answer ── ─┘           the same to everyone: all addresses, seed, MTU, channels; or who is to blame
 //! ```
 //!
 //! [`meet`] does all of it, on the caller's thread, and [`Launch`] says where, after torchrun's environment or a file of hosts. The account itself knows nothing of sockets; the rest is on
@@ -69,6 +69,8 @@ pub struct Roster {
     pub seed: u64,
     /// The smallest MTU of the ranks' interfaces, bytes, as far as they know theirs.
     pub mtu: Option<u32>,
+    /// Channels of each rank by their processors; 1 where a rank does not tell its own.
+    pub channels: u16,
     /// All ranks, in order.
     pub members: Vec<Member>,
     /// The key of this run's packets, where there is a job key: no other run has it.
@@ -77,9 +79,9 @@ pub struct Roster {
 
 impl Roster {
     fn new(agreed: Agreed, security: &Security) -> Self {
-        let Agreed { generation, job, seed, mtu, fresh, members } = agreed;
+        let Agreed { generation, job, seed, mtu, channels, fresh, members } = agreed;
         let seal = security.key.as_ref().map(|key| proof::packets_key(key, &fresh));
-        Self { generation, job, seed, mtu, members, seal }
+        Self { generation, job, seed, mtu, channels, members, seal }
     }
 }
 

@@ -11,7 +11,7 @@ mod totals;
 mod work;
 
 pub(crate) use device::{Desk, Elsewhere, Row, Rows, direct_shards};
-pub(crate) use socket::{Socket, own_address};
+pub(crate) use socket::{Socket, default_channels, own_address, own_cores};
 pub(crate) use work::Work;
 
 use crate::dlpack::Tensor;
@@ -134,18 +134,18 @@ impl Group {
         });
         let writer = writer.transpose()?;
         // Last: what is wrong with the rest can be mended, and tried again.
-        let configs = split(&config, socket.channels)
-            .map_err(|error| PyValueError::new_err(format!("channels: {error}")))?;
+        let channels = socket.channels();
+        let configs =
+            split(&config, channels).map_err(|error| PyValueError::new_err(format!("channels: {error}")))?;
         let links = lock(&socket.links).take();
         let links =
             links.ok_or_else(|| PyRuntimeError::new_err("socket: another group has begun with it"))?;
-        let mut channels = configs.into_iter().zip(links);
-        let (config, link) = channels.next().ok_or_else(|| failed("no link"))?;
+        let mut parts = configs.into_iter().zip(links);
+        let (config, link) = parts.next().ok_or_else(|| failed("no link"))?;
         let mut driver = Driver::new(config, link);
         // A channel codes itself what it sends.
-        let threads =
-            options.threads.unwrap_or_else(|| if socket.channels > 1 { 0 } else { default_threads() });
-        let threads = threads.div_ceil(socket.channels.into());
+        let threads = options.threads.unwrap_or_else(|| if channels > 1 { 0 } else { default_threads() });
+        let threads = threads.div_ceil(channels.into());
         driver.set_threads(threads).map_err(failed)?;
         let wake = driver.wake().map_err(failed)?;
         let totals = Arc::new(Totals::default());
@@ -162,7 +162,7 @@ impl Group {
             codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.seal_key.is_some());
         let place = Arc::new(Place::new(rank, world));
         let filter = Filter::new(writer, None);
-        let communicator = Channels::begin(&communicator, &mut driver, channels.collect(), threads, &filter);
+        let communicator = Channels::begin(&communicator, &mut driver, parts.collect(), threads, &filter);
         let app = App {
             communicator: communicator.map_err(failed)?,
             commands: queue,
@@ -185,7 +185,7 @@ impl Group {
         let notifier = thread("notify").spawn(move || notify(&left)).map_err(failed)?;
         let recorded = Arc::new(Mutex::new(None));
         let ended = Arc::clone(&recorded);
-        let Socket { address, channels, .. } = socket;
+        let address = socket.address;
         tracing::info!("rank {rank} of {world} listens on {address}: {channels} channels, {rate_bps} bit/s");
         tracing::debug!("the ranks are at {}", peers.join(", "));
         let network = thread("network").spawn(move || run(driver, app, &ended)).map_err(failed)?;

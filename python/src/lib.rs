@@ -33,6 +33,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(codec::simulate_into, module)?)?;
     module.add_function(wrap_pyfunction!(codec::expected_nmse, module)?)?;
     module.add_function(wrap_pyfunction!(group::own_address, module)?)?;
+    module.add_function(wrap_pyfunction!(group::own_cores, module)?)?;
+    module.add_function(wrap_pyfunction!(group::default_channels, module)?)?;
     module.add_function(wrap_pyfunction!(transcript::read_transcript, module)?)?;
     module.add_function(wrap_pyfunction!(codec::packet_share, module)?)?;
     module.add_function(wrap_pyfunction!(sparse::sparse_encode, module)?)?;

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import torch.distributed as dist  # noqa: E402
 from ranks import run  # noqa: E402
 
 import trimwire  # noqa: E402
-from trimwire import _metrics  # noqa: E402
+from trimwire import _metrics, _native  # noqa: E402
 from trimwire.torch import Options, TrimwireState, _options, _rendezvous  # noqa: E402
 
 REPOSITORY = Path(os.environ.get("TRIMWIRE_REPOSITORY", Path(__file__).resolve().parents[2]))
@@ -35,18 +36,21 @@ class Listening:
     def __init__(self, address: str, **_: Any) -> None:
         self.address, self.channels, self.mtu, self.agreed_mtu = f"{address}:7000", 1, 1_500, None
 
+    def keep_channels(self, channels: int) -> None:
+        self.channels = channels
+
     def connect(self, rank: int, addresses: list[str], **_: Any) -> list[str]:
         return addresses
 
 
-def meet(addresses: list[str]) -> list[Any]:
+def meet(addresses: list[str], each: Callable[[int], dict[str, Any]] = lambda _: {}, **options: Any) -> list[Any]:
     """What ranks that listen there make of each other, by rank."""
     store, world = dist.HashStore(), len(addresses)
     results: list[Any] = [None] * world
 
     def one(rank: int) -> None:
         try:
-            results[rank] = _rendezvous.connect(store, rank, world, timeout=datetime.timedelta(seconds=30), options=Options(address=addresses[rank]))
+            results[rank] = _rendezvous.connect(store, rank, world, timeout=datetime.timedelta(seconds=30), options=Options(address=addresses[rank], **options, **each(rank)))
         except RuntimeError as error:
             results[rank] = str(error)
 
@@ -70,6 +74,42 @@ def test_a_rank_on_loopback_that_the_others_cannot_reach_is_named_at_all_ranks(m
         assert "/etc/hosts" in said
     for addresses in (["127.0.0.1", "127.0.0.3"], ["10.9.0.1", "10.9.0.2"]):
         assert meet(addresses) == [[f"{address}:7000" for address in addresses]] * 2
+
+
+@pytest.mark.parametrize(
+    ("cores", "options", "channels"),
+    [
+        (["0-3", "4-7"], {}, 4),
+        (["0-7", "0-7"], {}, 4),
+        # Of one host: three and a half each.
+        (["0-6", "0-6"], {}, 1),
+        (["0-3,8-11/7", "0-15"], {}, 1),
+        (["0-15", "0-15"], {"channels": 2}, 2),
+        (["0-15", "0-15"], {"threads": 0}, 1),
+        (["0-15", "0-15"], {"codec": "triton"}, 1),
+    ],
+)
+def test_ranks_have_as_many_channels_as_the_processors_of_all_allow(monkeypatch: pytest.MonkeyPatch, cores: list[str], options: dict[str, Any], channels: int) -> None:
+    left = [*cores]
+    monkeypatch.setattr(_native, "own_cores", lambda: left.pop())
+    monkeypatch.setattr(_rendezvous, "codec_of", lambda given: given if given == "triton" else "host")
+    groups = meet(["127.0.0.1", "127.0.0.1"], **options)
+    try:
+        assert [group.channels for group in groups] == [channels] * 2
+        works = [group.all_reduce(np.ones(200_000, np.float32)) for group in groups]
+        for work in works:
+            work.wait()
+    finally:
+        for group in groups:
+            group.close()
+
+
+def test_ranks_that_were_told_and_ranks_that_were_not_name_each_other() -> None:
+    def options(rank: int) -> dict[str, Any]:
+        return {"channels": 2} if rank else {}
+
+    (said,) = set(meet(["127.0.0.1", "127.0.0.1"], each=options))
+    assert said == "rank 1 has channels 2, rank 0 by processors: they have to be the same"
 
 
 def misspelt(environment: dict[str, str]) -> list[str]:

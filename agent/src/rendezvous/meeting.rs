@@ -7,6 +7,7 @@
 
 use super::message::{Agreed, Answer, Member, Offer, VERSION_TERM};
 use super::refusal::Refusal;
+use crate::cores::channels_of;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -150,7 +151,9 @@ impl Meeting {
             offers().map(|offer| Member { address: offer.address, incarnation: offer.incarnation }).collect();
         let (generation, job, seed, fresh) = (self.generation, self.job, self.seed, self.fresh);
         let mtu = offers().filter_map(|offer| offer.mtu).min();
-        self.verdict = Some(Answer::Agreed(Agreed { generation, job, seed, mtu, fresh, members }));
+        let cores = offers().map(|offer| Some((offer.address.ip(), offer.cores.clone()?)));
+        let channels = cores.collect::<Option<Vec<_>>>().map_or(1, |cores| channels_of(&cores));
+        self.verdict = Some(Answer::Agreed(Agreed { generation, job, seed, mtu, channels, fresh, members }));
     }
 
     /// A rank has gone before all were there; it may come again.

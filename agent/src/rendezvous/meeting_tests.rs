@@ -121,6 +121,24 @@ fn the_smallest_mtu_is_everyones() {
     assert_eq!(agreed.mtu, Some(1_450));
 }
 
+#[test]
+fn ranks_have_channels_by_their_processors_where_all_tell_them() {
+    let agreed = |of: [Option<&str>; 3]| {
+        let with = |rank: u16| {
+            let cores = of[usize::from(rank)].map(|text| text.parse().expect("a list"));
+            Offer { cores, ..offer(rank, 3) }
+        };
+        let mut meeting = Meeting::new(with(0), at(0), 0, [0; 32]);
+        meeting.join(at(1), with(1));
+        meeting.join(at(2), with(2));
+        let Some(Answer::Agreed(agreed)) = meeting.verdict() else { panic!() };
+        agreed.channels
+    };
+    assert_eq!(agreed([Some("0-3"), Some("4-7"), Some("0-15")]), 4);
+    assert_eq!(agreed([Some("0-3"), Some("4-6"), Some("0-15")]), 1);
+    assert_eq!(agreed([Some("0-3"), None, Some("0-15")]), 1);
+}
+
 proptest! {
     #[test]
     fn whoever_comes_goes_and_comes_again_in_any_order_all_meet_once_all_are_there(

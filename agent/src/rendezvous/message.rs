@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::refusal::Refusal;
+use crate::cores::Cores;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,6 +37,8 @@ pub struct Offer {
     pub incarnation: u32,
     /// Bytes of the longest IP packet that its interface sends.
     pub mtu: Option<u32>,
+    /// Its processors, where it would have as many channels as they allow.
+    pub cores: Option<Cores>,
     /// What all ranks have to have the same of, by name: a rank that differs is named, with both values.
     pub terms: BTreeMap<String, String>,
 }
@@ -43,8 +46,8 @@ pub struct Offer {
 impl Offer {
     /// A rank with nothing else to say than where it is.
     pub fn new(rank: u16, world: u16, address: SocketAddr, incarnation: u32) -> Self {
-        let (generation, job, seed, mtu) = (None, None, None, None);
-        Self { rank, world, generation, job, seed, address, incarnation, mtu, terms: BTreeMap::new() }
+        let (generation, job, seed, mtu, cores) = (None, None, None, None, None);
+        Self { rank, world, generation, job, seed, address, incarnation, mtu, cores, terms: BTreeMap::new() }
     }
 
     /// Adds something that all ranks have to have the same of.
@@ -98,6 +101,7 @@ pub(super) struct Agreed {
     pub(super) job: u8,
     pub(super) seed: u64,
     pub(super) mtu: Option<u32>,
+    pub(super) channels: u16,
     /// Drawn by rank 0 for this meeting: the packets' key is derived from it and the job's.
     pub(super) fresh: [u8; 32],
     /// In order of rank.

@@ -203,6 +203,10 @@ class Group:
         """So many threads move and code what this rank sends and gets."""
         return self._socket.channels
 
+    def keep_channels(self, channels: int) -> None:
+        """Has so many from now on, at most as many as there are: closes the others. Before `connect`."""
+        self._socket.keep(channels)
+
     def send_directly(self) -> None:
         """Has 'auto' be 'direct' where packets may be trimmed, as it is at ranks that work on a GPU. Before operations, at all ranks."""
         self._auto = "direct"

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sockets, which listen before their group begins.
 
+use super::locks::lock;
 use crate::TransportError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+use trimwire_agent::cores::{Cores, CoresError, channels_of};
 use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
 use trimwire_agent::driver::{Carrier, Checksums, HostLink, Link as _, Receive, UdpConfig};
@@ -43,12 +46,30 @@ pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> P
     Ok(address.to_string())
 }
 
+/// The processors of this process, as [`default_channels`] takes them.
+#[pyfunction]
+pub(crate) fn own_cores() -> String {
+    Cores::own().to_string()
+}
+
+/// Channels of each rank where nobody has said how many: of all ranks, by where they listen (`IP:PORT`) and their processors.
+#[pyfunction]
+pub(crate) fn default_channels(ranks: Vec<(String, String)>) -> PyResult<u16> {
+    let parse = |(address, cores): (String, String)| {
+        let address: SocketAddr =
+            address.parse().map_err(|_| PyValueError::new_err(format!("'{address}' is no address")))?;
+        let cores = cores.parse().map_err(|error: CoresError| PyValueError::new_err(error.to_string()))?;
+        Ok((address.ip(), cores))
+    };
+    Ok(channels_of(&ranks.into_iter().map(parse).collect::<PyResult<Vec<_>>>()?))
+}
+
 /// Sockets that wait for a group to begin.
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Socket {
     /// One a channel.
     pub(super) links: Mutex<Option<Vec<HostLink>>>,
-    pub(super) channels: u16,
+    channels: AtomicU16,
     pub(super) address: SocketAddr,
     pub(super) addresses: Vec<IpAddr>,
     /// Bytes of the longest IP packet that its interfaces carry, at most 9,216.
@@ -92,7 +113,7 @@ impl Socket {
         let links = HostLink::open_channels(&config, channels, Carrier::Sockets).map_err(failed)?;
         let link = links.first().ok_or_else(|| failed("no link"))?;
         let (address, mtu) = (link.local_address(), link.mtu());
-        Ok(Self { links: Mutex::new(Some(links)), channels, address, addresses, mtu })
+        Ok(Self { links: Mutex::new(Some(links)), channels: channels.into(), address, addresses, mtu })
     }
 
     /// Bytes of the longest IP packet that its interfaces carry; `None` where the system does not tell.
@@ -103,8 +124,16 @@ impl Socket {
 
     /// So many channels listen, on the port of `address` and those behind it.
     #[getter]
-    fn channels(&self) -> u16 {
-        self.channels
+    pub(super) fn channels(&self) -> u16 {
+        self.channels.load(Ordering::Relaxed)
+    }
+
+    /// Closes those channels that are not among the first `channels`, before a group begins.
+    fn keep(&self, channels: u16) {
+        if let Some(links) = lock(&self.links).as_mut() {
+            links.truncate(channels.max(1).into());
+            self.channels.store(links.len() as u16, Ordering::Relaxed);
+        }
     }
 
     /// Where it listens: `IP:PORT`.

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trimwire_agent::cores::{Cores, channels_of};
 use trimwire_agent::driver::interfaces::interfaces;
 use trimwire_agent::driver::{HostLink, Link};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST};
@@ -94,8 +95,10 @@ pub(crate) struct Met {
 pub(crate) struct Caller<'a> {
     pub(crate) rendezvous: &'a RendezvousArgs,
     pub(crate) link: &'a LinkArgs,
-    /// Channels of each rank, which all have to have alike.
-    pub(crate) channels: u16,
+    /// Channels of each rank, which all have to have alike; `None`: as their processors allow, where `by_cores`, or one.
+    pub(crate) channels: Option<u16>,
+    /// Whether as many channels as processors allow would do.
+    pub(crate) by_cores: bool,
     pub(crate) rate: (&'a RateArgs, RateAlgorithm),
     /// A rank that there has to be.
     pub(crate) root: u16,
@@ -135,7 +138,8 @@ fn at_peers(args: &Caller<'_>) -> Result<Met, Failure> {
     let mut peers: BTreeMap<u16, SocketAddr> =
         (0..).zip(given.peers.iter().map(|peer| peer.or_port(port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
-    let (endpoint, links) = args.link.parts(rank, world, peers, own, Some(args.rate), args.channels)?;
+    let (endpoint, links) =
+        args.link.parts(rank, world, peers, own, Some(args.rate), args.channels.unwrap_or(1))?;
     let (job, seed) = (endpoint.job, args.link.seed());
     Ok(Met { rank, world, job, seed, hosts, agreed: false, mtu: None, endpoint, links })
 }
@@ -159,7 +163,12 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     if own.is_empty() {
         own.push(own_address(&config).map_err(failure)?);
     }
-    let links = args.link.links(&own, args.link.port.unwrap_or(0), args.channels)?;
+    // A port that was given is one: others behind it may be anybody's.
+    let by_cores = args.channels.is_none() && args.by_cores && args.link.port.is_none();
+    let cores = by_cores.then(Cores::own);
+    let alone = cores.iter().map(|cores| channels_of(&[(IpAddr::from([127, 0, 0, 1]), cores.clone())]));
+    let most = args.channels.into_iter().chain(alone).max().unwrap_or(1);
+    let mut links = args.link.links(&own, args.link.port.unwrap_or(0), most)?;
     let link = links.first().ok_or_else(|| failed(anyhow!("no link")))?;
     let mut endpoint = args.link.endpoint(rank, world, &own, Some(args.rate));
     // A run that is repeated has the job and seed that it had.
@@ -168,12 +177,15 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
         generation: args.rendezvous.generation,
         job: args.link.job.or(job),
         seed: args.link.seed.or(seed),
+        cores,
         mtu: endpoint.mtu.into_iter().chain(link.mtu()).min().map(u32::from),
         ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
     };
     tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
-    let offer = (args.terms)(offer).term("channels", &args.channels);
+    let channels = args.channels.map_or("by processors".to_owned(), |channels| channels.to_string());
+    let offer = (args.terms)(offer).term("channels", &channels);
     let agreed = trimwire_agent::rendezvous::meet(offer, &config).map_err(failure)?;
+    links.truncate(args.channels.unwrap_or(agreed.channels).into());
     let hosts = hosts(agreed.members.iter().map(|member| member.address.ip()));
     tracing::info!("generation {} of job {}: seed {}", agreed.generation, agreed.job, agreed.seed);
     for (other, Member { address, incarnation }) in

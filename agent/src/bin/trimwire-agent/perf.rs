@@ -110,7 +110,7 @@ fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> OperationRecor
 }
 
 /// What all ranks have to be told alike.
-fn told(args: &PerfArgs, seed: u64) -> Terms {
+fn told(args: &PerfArgs, seed: u64, channels: usize) -> Terms {
     let options = options(args);
     let loss = if args.link.reliable { 0.0 } else { args.link.loss };
     let servers = args.servers.iter().fold(0, |set, &server| set ^ 1_u64.rotate_left(server.into()));
@@ -133,7 +133,7 @@ fn told(args: &PerfArgs, seed: u64) -> Terms {
         ("--coordinates-per-packet", args.codec.coordinates_per_packet.unwrap_or(0) as u64),
         ("--loss, in millionths,", (f64::from(loss) * 1e6).round() as u64),
         ("the sum of 2^--servers", servers),
-        ("--channels", args.channels.into()),
+        ("--channels", channels as u64),
         ("a hash of --adaptive", args.adaptive.as_deref().map_or(0, digest)),
     ]
 }
@@ -163,11 +163,13 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             )));
         }
     }
-    if args.operation == Operation::PushPull && args.channels > 1 {
-        return Err(bad_input(anyhow!("--channels {}: servers have one channel", args.channels)));
+    if let Some(channels) = args.channels.filter(|&channels| channels > 1)
+        && args.operation == Operation::PushPull
+    {
+        return Err(bad_input(anyhow!("--channels {channels}: servers have one channel")));
     }
     let Met { rank, world, job, seed, hosts, agreed, mtu, endpoint, links } = meet(args)?;
-    let endpoints = split(&endpoint, args.channels).map_err(bad_input)?;
+    let endpoints = split(&endpoint, links.len() as u16).map_err(bad_input)?;
     let channels = endpoints.into_iter().zip(links);
     if let Some(server) = args.servers.iter().find(|server| **server >= world) {
         return Err(bad_input(anyhow!("--servers {server} of {world} ranks; valid are 0 to {}", world - 1)));
@@ -216,19 +218,19 @@ fn bench<L: Link + Send + 'static>(
     agreed: bool,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
-    let mut channels = channels.into_iter();
+    let (count, mut channels) = (channels.len(), channels.into_iter());
     let (endpoint, link) = channels.next().ok_or_else(|| failed(anyhow!("no link")))?;
     let mut driver = start(endpoint, link);
     // A channel codes itself what it sends.
-    let threads = args.threads.unwrap_or_else(|| if args.channels > 1 { 0 } else { default_threads() });
-    let threads = threads.div_ceil(args.channels.into());
+    let threads = args.threads.unwrap_or_else(|| if count > 1 { 0 } else { default_threads() });
+    let threads = threads.div_ceil(count);
     driver.set_threads(threads).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
     let sums = Sums { args, rank, members: (0..world).collect(), seed };
     let most = args.coordinates().max().unwrap_or(0);
     let (gradient, exact) = sums.of(most);
     // Ranks begin together: what one of them computes is in nobody else's time.
-    let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
+    let mtu = agree(&told(args, seed, count), &mut driver, &mut publisher)?;
     // Servers know what this has brought about, and not the rest of the rendezvous.
     if !agreed || args.operation == Operation::PushPull {
         config.mtu = mtu.map_or(config.mtu, usize::from);

@@ -196,7 +196,8 @@ fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
     let link = LinkArgs { patience: Some(PATIENCE_NS), ..args.link.clone() };
     let repeats = |rank| Ok(files.repeated(rank)?.map(|header| (header.job, header.seed)));
     let Met { rank, world, job, seed, agreed, endpoint, links, .. } = Caller {
-        channels: 1,
+        channels: Some(1),
+        by_cores: false,
         rendezvous: &args.rendezvous,
         link: &link,
         rate: (&args.rate, args.rate_algorithm),

@@ -62,6 +62,11 @@ impl TranscriptArgs {
     pub(crate) fn files(&self) -> Files<'_> {
         Files { record: self.record.as_deref(), replay: self.replay.as_deref(), nth: 1 }
     }
+
+    /// Whether nothing is written or repeated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.record.is_none() && self.replay.is_none()
+    }
 }
 
 impl ServerTranscriptArgs {

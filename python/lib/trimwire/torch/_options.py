@@ -53,8 +53,8 @@ class Options:
     trim_delay: float | None = None
     #: Threads that encode and decode; None: the processors of this process but one, at most 4.
     threads: int | None = None
-    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. Tensors of a GPU go by one.
-    channels: int = 1
+    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: four where each rank has as many processors; else, and for tensors of a GPU, with `port`, `threads` or `record`, one.
+    channels: int | None = None
     #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
     give_up: float = 10.0
     #: A rank that answers, but does not take part in an operation, or that was never heard where `meeting` is 0, is waited for so many seconds; None: the group's timeout.
@@ -140,7 +140,7 @@ class Changes(TypedDict, total=False):
     rate_bps: int | None
     trim_delay: float | None
     threads: int | None
-    channels: int
+    channels: int | None
     give_up: float
     patience: float | None
     meeting: float

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from .. import _native
 from .._group import Group, default_address
 from ._device import codec_of
 from ._options import Options
@@ -48,7 +49,10 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
     chosen = current() if options is None else options
     try:
         warn_of_misspelt()
-        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=chosen.channels)
+        codec, cores = codec_of(chosen.codec), _cores(chosen)
+        # As many as its own processors allow: the others' may be fewer.
+        channels = chosen.channels or (_native.default_channels([("127.0.0.1:1", cores)]) if cores and codec != "triton" else 1)
+        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=channels)
         if chosen.metrics is not None:
             _metrics.serve(chosen.metrics)
         own: dict[str, Any] = {
@@ -59,8 +63,9 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             "consistent": chosen.consistent,
             "adaptive": chosen.adaptive,
             "plan": plan,
-            "codec": codec_of(chosen.codec),
-            "channels": group.channels,
+            "codec": codec,
+            "channels": chosen.channels or "by processors",
+            "cores": cores,
             "mtu": group.mtu,
         }
     except Exception as error:
@@ -86,10 +91,13 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
     if record is not None and apart:
         record = f"{record}-{seed:016x}"
     gpus = [other for other, said in enumerate(others) if said["codec"] == "triton"]
-    if gpus and chosen.channels > 1:
+    if gpus and chosen.channels is not None and chosen.channels > 1:
         raise RuntimeError(f"channels is {chosen.channels}, and rank {gpus[0]} of the group codes on a GPU, by one channel: channels=1 (TRIMWIRE_CHANNELS), or codec='host' at all ranks")
     if gpus:
         group.send_directly()
+    if chosen.channels is None:
+        told = not gpus and all(said["cores"] for said in others)
+        group.keep_channels(_native.default_channels([(said["address"], said["cores"]) for said in others]) if told else 1)
     if rate_algorithm is None:
         rate_algorithm = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_algorithm
     # Packets fit the smallest interface of all.
@@ -110,6 +118,12 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         meeting=chosen.meeting or None,
         rate_algorithm=rate_algorithm,
     )
+
+
+def _cores(chosen: Options) -> str | None:
+    """This process' processors, where it may have as many channels as they allow. Ports behind one that was given may be anybody's; what is recorded is to be repeated with other processors, too."""
+    told = chosen.channels is not None or chosen.port != 0 or chosen.threads is not None or chosen.record is not None
+    return None if told else _native.own_cores()
 
 
 def decline(store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, error: Exception) -> None:
