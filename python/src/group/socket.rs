@@ -80,9 +80,18 @@ pub(crate) struct Socket {
 impl Socket {
     /// Listens on an address, or on several of one family with commas between; port 0 is a free one.
     ///
-    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero'.
+    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero';
+    /// `link` 'sockets' or 'xdp', AF_XDP where it can be had.
     #[new]
-    fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str, channels: u16) -> PyResult<Self> {
+    fn new(
+        ip: &str,
+        port: u16,
+        paths: u16,
+        receive: &str,
+        checksums: &str,
+        channels: u16,
+        link: &str,
+    ) -> PyResult<Self> {
         if !(1..=CHANNELS_MOST).contains(&channels) {
             let text = format!("channels: {channels}; valid are 1 to {CHANNELS_MOST}");
             return Err(PyValueError::new_err(text));
@@ -103,6 +112,14 @@ impl Socket {
                 return Err(PyValueError::new_err(text));
             }
         };
+        let carrier = match link {
+            "sockets" => Carrier::Sockets,
+            "xdp" => Carrier::Xdp,
+            other => {
+                let text = format!("link: '{other}'; valid are 'sockets', 'xdp'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
         let parse = |ip: &str| {
             ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
         };
@@ -110,7 +127,7 @@ impl Socket {
         let config = UdpConfig::on(&addresses, port)
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
         let config = UdpConfig { data_sockets: paths, receive, checksums, ..config };
-        let links = HostLink::open_channels(&config, channels, Carrier::Sockets).map_err(failed)?;
+        let links = HostLink::open_channels(&config, channels, carrier).map_err(failed)?;
         let link = links.first().ok_or_else(|| failed("no link"))?;
         let (address, mtu) = (link.local_address(), link.mtu());
         Ok(Self { links: Mutex::new(Some(links)), channels: channels.into(), address, addresses, mtu })
