@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The measurement: its JSON has what its readers need, and it measures packets that get through.
 
+use crate::driver_support::enter_namespace;
 use std::process::Command;
 
 fn bench(words: &[&str]) -> (Option<i32>, String, String) {
@@ -28,6 +29,25 @@ fn the_bench_gives_rates_and_stages_for_both_lengths() {
         }
         // These are differences: on a busy machine a short one may come out as anything.
         assert!(stage("match").is_finite() && stage("actions").is_finite(), "{result}");
+    }
+}
+
+#[test]
+fn no_frame_is_lost_while_routes_are_written() {
+    if !enter_namespace("no_frame_is_lost_while_routes_are_written") {
+        return;
+    }
+    let (code, json, error) = bench(&["--json", "--routes", "3000", "--packet-bytes", "102"]);
+    assert_eq!(code, Some(0), "{error}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = json["veth"].as_array().unwrap();
+    let beside: Vec<_> = rows.iter().map(|row| row["beside"].as_str().unwrap()).collect();
+    assert_eq!(beside, ["nothing", "a busy thread", "routes"]);
+    for row in rows {
+        assert!(row["packets"].as_u64().unwrap() > 1_000, "{row}");
+        assert_eq!(row["lost"].as_u64(), Some(0), "{row}");
+        assert!(row["over_1_ms"].as_u64() <= row["packets"].as_u64(), "{row}");
+        assert!(row["longest_ms"].as_f64().unwrap() >= 0.0, "{row}");
     }
 }
 

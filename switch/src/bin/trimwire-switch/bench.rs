@@ -12,14 +12,15 @@ use engine::{EngineResult, Load};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
-use veth::{SwitchUnderTest, VethResult};
+use veth::{Steady, SwitchUnderTest, VethResult};
 use workload::{PACKET_BYTES, Program};
 
 /// Measure packets a second with 1,000 routes, 64 queue policies and entries in all other tables.
 ///
 /// Without further options: one core, no sockets, the time of each stage. --veth measures this switch as a process
 /// between two veth pairs as well. --against puts another switch in its place, with the same program, tables and
-/// frames. Both need root and run in a network namespace of their own.
+/// frames. With --routes, frames pass steadily, and how long the switch had them is told. These need root, and run in a
+/// network namespace of their own.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     /// Print JSON instead of a table.
@@ -53,6 +54,10 @@ pub(crate) struct BenchArguments {
     /// Measure another switch over veth pairs, such as simple_switch_grpc.
     #[arg(long, value_name = "BINARY")]
     against: Option<PathBuf>,
+    /// Send a frame each 100 µs over veth pairs, beside nothing, beside a busy thread, and while so many routes are
+    /// written, in place of as many frames as pass.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    routes: Option<u32>,
     /// This process is in a namespace of its own.
     #[arg(long, hide = true)]
     inside: bool,
@@ -75,7 +80,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
         return inside(arguments, &program);
     }
     let mut results = Vec::new();
-    for &packet_bytes in &arguments.packet_bytes {
+    let lengths = if arguments.routes.is_some() { &[][..] } else { &arguments.packet_bytes };
+    for &packet_bytes in lengths {
         for &flows in &arguments.flows {
             let load = Load { packet_bytes, flows, trim: arguments.trim };
             if let Some(packets) = arguments.packets {
@@ -89,9 +95,14 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
     if arguments.packets.is_some() {
         return Ok(String::new());
     }
-    let veth = if arguments.veth || arguments.against.is_some() { namespace()? } else { Value::Null };
+    let veth = arguments.veth || arguments.against.is_some() || arguments.routes.is_some();
+    let veth = if veth { namespace()? } else { Value::Null };
     let veth = veth["veth"].as_array().cloned().unwrap_or_default();
-    Ok(if arguments.json { document(&results, &veth) } else { table(&results, &veth) })
+    Ok(match (arguments.json, arguments.routes) {
+        (true, _) => document(&results, &veth),
+        (false, Some(routes)) => gaps(&veth, routes),
+        (false, None) => table(&results, &veth),
+    })
 }
 
 fn program(arguments: &BenchArguments) -> Result<Program> {
@@ -129,10 +140,19 @@ fn inside(arguments: &BenchArguments, program: &Program) -> Result<String> {
     });
     let mut results = Vec::new();
     for switch in std::iter::once(own).chain(other) {
-        let measured = veth::measure(&switch, program, &arguments.packet_bytes, arguments.seconds);
-        results.extend(measured.map_err(|error| anyhow!("{}: {error}", switch.name))?);
+        let failed = |error| anyhow!("{}: {error}", switch.name);
+        let start = || veth::start(&switch, program).map_err(failed);
+        if let Some(routes) = arguments.routes {
+            for &length in &arguments.packet_bytes {
+                let bench = start()?;
+                let measured = bench.steady(program, length, routes).map_err(failed)?;
+                results.extend(measured.iter().map(|steady| steady_json(&switch.name, length, steady)));
+            }
+        } else {
+            let measured = start()?.rates(&arguments.packet_bytes, arguments.seconds).map_err(failed)?;
+            results.extend(measured.iter().map(veth_json));
+        }
     }
-    let results: Vec<_> = results.iter().map(veth_json).collect();
     Ok(json!({ "veth": results }).to_string())
 }
 
@@ -144,6 +164,44 @@ fn veth_json(result: &VethResult) -> Value {
         "packets_per_second": result.packets_per_second.round(),
         "packets_per_cpu_second": result.packets_per_cpu_second.round(),
     })
+}
+
+fn steady_json(switch: &str, packet_bytes: usize, steady: &Steady) -> Value {
+    let Steady { beside, seconds, sent, lost, late, longest_ms } = steady;
+    json!({
+        "switch": switch,
+        "packet_bytes": packet_bytes,
+        "beside": beside,
+        "seconds": seconds,
+        "packets": sent,
+        "lost": lost,
+        "over_1_ms": late,
+        "longest_ms": longest_ms,
+    })
+}
+
+fn gaps(veth: &[Value], routes: u32) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!(
+        "a frame each 100 µs, {routes} routes\nveth pairs            bytes  beside           seconds   packets   lost  over 1 ms  longest (ms)\n"
+    );
+    for row in veth {
+        let number = |key: &str| row[key].as_f64().unwrap_or_default();
+        let word = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let _ = writeln!(
+            text,
+            "{:<20} {:>6}  {:<14} {:>9.1} {:>9.0} {:>6.0} {:>10.0} {:>13.2}",
+            word("switch"),
+            number("packet_bytes"),
+            word("beside"),
+            number("seconds"),
+            number("packets"),
+            number("lost"),
+            number("over_1_ms"),
+            number("longest_ms"),
+        );
+    }
+    text
 }
 
 fn document(results: &[EngineResult], veth: &[Value]) -> String {

@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch process between two veth pairs: frames are poured in at one end and counted at the other.
+//! A switch process between two veth pairs: frames are poured in at one end and counted at the other, as fast as it takes them,
+//! or steadily while routes are written.
 //!
 //! The process is what users run: this switch's binary or `simple_switch_grpc`, with the same program and the same tables,
 //! written by the same client. It is to run in a network namespace of its own, as root.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
-use super::workload::{Program, frames, install};
+use super::workload::{Program, frames, install, write_routes};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trimwire_switch::driver::PacketSocket;
 
 /// Frames handed to the kernel at once.
 const BATCH: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between frames that are sent steadily.
+const STEP: Duration = Duration::from_micros(100);
+/// How long a frame may be inside of a switch that nobody notices.
+const LATE: Duration = Duration::from_millis(1);
+/// For how long they are, where nothing says when to end.
+const STEADY: Duration = Duration::from_secs(2);
 
 /// A switch to start.
 #[derive(Debug, Clone)]
@@ -40,6 +51,23 @@ pub(super) struct VethResult {
     pub(super) packets_per_cpu_second: f64,
 }
 
+/// Frames that pass at a steady rate beside something.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Steady {
+    /// Beside what.
+    pub(super) beside: &'static str,
+    /// For how long, s.
+    pub(super) seconds: f64,
+    /// Frames sent.
+    pub(super) sent: u64,
+    /// Those that did not come out.
+    pub(super) lost: u64,
+    /// Those that were inside for longer than a millisecond.
+    pub(super) late: u64,
+    /// For how long one was inside at least, ms.
+    pub(super) longest_ms: f64,
+}
+
 /// Ends the process, whatever happens.
 struct Running(Child);
 
@@ -57,16 +85,68 @@ fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {}", said.trim())) }
 }
 
-/// Measures one switch for `seconds` per length. Interfaces `s0`, `h0`, `s1`, `h1` are made and deleted.
+/// A switch that runs, with tables.
+pub(super) struct Bench {
+    name: String,
+    running: Running,
+    address: String,
+}
+
+impl Bench {
+    /// Measures for `seconds` per length.
+    pub(super) fn rates(&self, lengths: &[usize], seconds: f64) -> Result<Vec<VethResult>, String> {
+        lengths.iter().map(|&length| one_length(&self.name, self.running.0.id(), length, seconds)).collect()
+    }
+
+    /// Frames of one length beside nothing, beside a thread that is busy with nothing, and while more routes are written in one
+    /// request.
+    pub(super) fn steady(
+        &self,
+        program: &Program,
+        length: usize,
+        routes: u32,
+    ) -> Result<Vec<Steady>, String> {
+        // Caches, carrier, and a first packet that makes the switch allocate.
+        steadily("", length, &|| true)?;
+        let idle = steadily("nothing", length, &|| true)?;
+        let end = AtomicBool::new(false);
+        let busy = std::thread::scope(|scope| {
+            scope.spawn(|| while !end.load(Ordering::Relaxed) {});
+            let busy = steadily("a busy thread", length, &|| true);
+            end.store(true, Ordering::Relaxed);
+            busy
+        })?;
+        let written = AtomicBool::new(false);
+        let (wrote, beside) = std::thread::scope(|scope| {
+            let wrote = scope.spawn(|| {
+                let wrote = runtime().and_then(|runtime| {
+                    // In the middle of frames.
+                    std::thread::sleep(STEADY / 4);
+                    let wrote = runtime.block_on(write_routes(&self.address, program, routes));
+                    std::thread::sleep(STEADY / 4);
+                    wrote
+                });
+                written.store(true, Ordering::Relaxed);
+                wrote
+            });
+            let beside = steadily("routes", length, &|| written.load(Ordering::Relaxed));
+            (wrote.join(), beside)
+        });
+        wrote.map_err(|_| "the writing thread has panicked".to_owned())??;
+        Ok(vec![idle, busy, beside?])
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())
+}
+
+/// Starts a switch. Interfaces `s0`, `h0`, `s1`, `h1` are made.
 ///
 /// # Errors
 /// No right to make interfaces, a switch that does not start or take the program.
-pub(super) fn measure(
-    switch: &SwitchUnderTest,
-    program: &Program,
-    lengths: &[usize],
-    seconds: f64,
-) -> Result<Vec<VethResult>, String> {
+pub(super) fn start(switch: &SwitchUnderTest, program: &Program) -> Result<Bench, String> {
     ip("link set lo up")?;
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for port in 0..2 {
@@ -106,13 +186,43 @@ pub(super) fn measure(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
     // Every route leads to port 1.
-    runtime.block_on(install(&address, 1, program, 1, false))?;
-    lengths.iter().map(|&length| one_length(&switch.name, running.0.id(), length, seconds)).collect()
+    runtime()?.block_on(install(&address, 1, program, 1, false))?;
+    Ok(Bench { name: switch.name.clone(), running, address })
+}
+
+/// Sends a frame each [`STEP`] until `over`, for [`STEADY`] at least, and looks each time how many came out.
+fn steadily(beside: &'static str, length: usize, over: &dyn Fn() -> bool) -> Result<Steady, String> {
+    let frames = frames(length, 256);
+    let sender = PacketSocket::open("h0", 0).map_err(|error| format!("h0: {error}"))?;
+    let arrived = Arrived::open()?;
+    let (start, before) = (Instant::now(), arrived.at("h1")?);
+    let (mut sent, mut came) = (0_u64, 0);
+    // When those were sent that are inside of the switch.
+    let mut inside = VecDeque::new();
+    let (mut looked, mut late, mut longest) = (start, 0, Duration::ZERO);
+    for (nth, frame) in (1_u32..).zip(frames.iter().cycle()) {
+        if start.elapsed() >= STEADY && over() {
+            break;
+        }
+        if sender.send(std::slice::from_ref(frame)).is_ok_and(|sent| sent.taken > sent.refused) {
+            inside.push_back(Instant::now());
+            sent += 1;
+        }
+        let count = arrived.at("h1")? - before;
+        for at in inside.drain(..inside.len().min((count - came) as usize)) {
+            // It was still inside when this thread looked last: how long it was there since, this thread may have slept.
+            let inside = looked.saturating_duration_since(at);
+            late += u64::from(inside > LATE);
+            longest = longest.max(inside);
+        }
+        (came, looked) = (count, Instant::now());
+        std::thread::sleep((start + STEP * nth).saturating_duration_since(looked));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    std::thread::sleep(Duration::from_millis(200));
+    let lost = sent.saturating_sub(arrived.at("h1")? - before);
+    Ok(Steady { beside, seconds, sent, lost, late, longest_ms: longest.as_secs_f64() * 1e3 })
 }
 
 fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethResult, String> {
@@ -130,9 +240,10 @@ fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethR
     };
     // Caches, carrier, and a first packet that makes the switch allocate.
     pour(Duration::from_millis(300));
-    let (cpu, before, start) = (cpu_seconds(pid), arrived("h1")?, Instant::now());
+    let arrived = Arrived::open()?;
+    let (cpu, before, start) = (cpu_seconds(pid), arrived.at("h1")?, Instant::now());
     let offered = pour(Duration::from_secs_f64(seconds));
-    let (came, time) = (arrived("h1")? - before, start.elapsed().as_secs_f64());
+    let (came, time) = (arrived.at("h1")? - before, start.elapsed().as_secs_f64());
     let cpu = cpu_seconds(pid) - cpu;
     Ok(VethResult {
         switch: name.to_owned(),
@@ -145,15 +256,25 @@ fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethR
 
 /// Frames that an interface has received, from `/proc/net/dev`: a socket that takes them would be woken, and its frames copied, in the
 /// time of the switch that sends them.
-fn arrived(interface: &str) -> Result<u64, String> {
-    let table =
-        std::fs::read_to_string("/proc/net/dev").map_err(|error| format!("/proc/net/dev: {error}"))?;
-    let of = |line: &str| {
-        let (name, counters) = line.split_once(':')?;
-        let packets = counters.split_whitespace().nth(1)?;
-        if name.trim() == interface { packets.parse().ok() } else { None }
-    };
-    table.lines().find_map(of).ok_or_else(|| format!("/proc/net/dev has no packets of {interface}"))
+struct Arrived(File);
+
+impl Arrived {
+    fn open() -> Result<Self, String> {
+        File::open("/proc/net/dev").map(Self).map_err(|error| format!("/proc/net/dev: {error}"))
+    }
+
+    fn at(&self, interface: &str) -> Result<u64, String> {
+        // A line has some 130 bytes.
+        let mut table = [0; 4_096];
+        let length = self.0.read_at(&mut table, 0).map_err(|error| format!("/proc/net/dev: {error}"))?;
+        let of = |line: &str| {
+            let (name, counters) = line.split_once(':')?;
+            let packets = counters.split_whitespace().nth(1)?;
+            if name.trim() == interface { packets.parse().ok() } else { None }
+        };
+        let found = String::from_utf8_lossy(&table[..length]).lines().find_map(of);
+        found.ok_or_else(|| format!("/proc/net/dev has no packets of {interface}"))
+    }
 }
 
 /// User and system time of a process, from `/proc/PID/stat` (proc(5), fields 14 and 15), in ticks of 10 ms.

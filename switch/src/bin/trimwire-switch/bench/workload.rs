@@ -13,6 +13,8 @@ pub(super) const PACKET_BYTES: [usize; 2] = [102, 1_470];
 
 const ROUTES: u32 = 1_000;
 const GROUPS: u32 = 64;
+/// Routes that there is room for beside them.
+const ROOM: u32 = 2_500;
 /// What a trimmable class is told by, and the queue it gets.
 const DSCP: u8 = 3;
 const QUEUE: u128 = 5;
@@ -58,6 +60,27 @@ pub(super) async fn install(
     let index = client.index().ok_or_else(|| failed(&"the program has no P4Info"))?;
     for updates in updates(&index, ports, trim).map_err(|error| failed(&error))? {
         client.write(updates, Atomicity::ContinueOnError).await.map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+/// Writes so many routes to hosts that no frame is for, in one request after the other, after [`install`]: inserts as many as a table has
+/// room for, and gives those other groups.
+pub(super) async fn write_routes(address: &str, program: &Program, routes: u32) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
+    let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;
+    client.arbitrate(1, 2, Role::default()).await.map_err(|error| failed(&error))?;
+    let p4info = P4Info::from_text(&program.p4info).map_err(|error| failed(&error))?;
+    let index = Index::new(&p4info).map_err(|error| failed(&error))?;
+    let route = |number: u32| {
+        let entry = TableEntryBuilder::new(&index, "Ingress.ipv4_route");
+        let entry = entry.lpm("dst_addr", u128::from(0x6440_0000 + number % ROOM), 32);
+        let entry = entry.group((number + number / ROOM) % GROUPS + 1);
+        if number < ROOM { entry.insert() } else { entry.modify() }
+    };
+    let updates = (0..routes).map(route).collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
+    for updates in updates.chunks(ROOM as usize) {
+        client.write(updates.to_vec(), Atomicity::ContinueOnError).await.map_err(|error| failed(&error))?;
     }
     Ok(())
 }
