@@ -29,9 +29,9 @@ PACKETS = len(trimwire.encode(np.zeros(LENGTH // 2, dtype=np.float32), planes=9)
 WHOLE, MISSING = 0, 1
 
 
-def recorded(tmp_path: Path, world: int = 2) -> None:
+def recorded(tmp_path: Path, world: int = 2, channels: int = 1) -> None:
     """Two all-reduces that may be cut around an exact one, and a broadcast."""
-    groups = [trimwire.Group("127.0.0.1") for _ in range(world)]
+    groups = [trimwire.Group("127.0.0.1", channels=channels) for _ in range(world)]
 
     def work(rank: int) -> None:
         group = groups[rank].connect(rank, [other.address for other in groups], seed=7, record=tmp_path / "run")
@@ -60,6 +60,12 @@ def test_what_a_group_records_is_read_again(tmp_path: Path) -> None:
         for rank in range(2):
             for fates in (said.to_owner(nth, 1 - rank, rank), said.from_owner(nth, 1 - rank, rank)):
                 assert len(fates) == PACKETS and (fates == 0xFFFF_FFFF).all()
+
+
+def test_what_several_channels_recorded_is_refused_with_what_helps(tmp_path: Path) -> None:
+    recorded(tmp_path, channels=2)
+    with pytest.raises(ValueError, match="run: ranks had several channels; .* recorded with channels=1"):
+        Transcript(tmp_path / "run")
 
 
 def test_the_agent_shows_what_a_group_records(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ class Transcript:
         for said in ranks:
             of_rank = {}
             for number, phase, shard, sender, _, fates in said.messages:
+                if shard >= self.world:
+                    raise ValueError(f"transcript: {name}: ranks had several channels; what is to be replayed here is recorded with channels=1, the default of groups that record")
                 of_rank[number, phase, shard, sender] = np.frombuffer(fates, dtype=np.uint32)
             self._messages.append(of_rank)
 
