@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -18,7 +18,8 @@ const IDS: u16 = 8_192;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Cores {
-    ids: BTreeSet<u16>,
+    /// First and last of each run, ascending: a text of few bytes is little memory, whatever it says.
+    runs: Vec<(u16, u16)>,
     /// Those that a control group allows at once.
     quota: Option<u16>,
 }
@@ -27,9 +28,9 @@ impl Cores {
     /// This thread's.
     pub fn own() -> Self {
         let most = std::thread::available_parallelism().map_or(1, |most| most.get().min(IDS.into()) as u16);
-        let ids: BTreeSet<u16> = allowed().unwrap_or_else(|| (0..most).collect());
-        let quota = (usize::from(most) < ids.len()).then_some(most);
-        Self { ids, quota }
+        let runs = allowed().unwrap_or_else(|| vec![(0, most - 1)]);
+        let quota = (usize::from(most) < count(&runs)).then_some(most);
+        Self { runs, quota }
     }
 
     /// How many of them a rank may keep busy that shares `all` of its host with `ranks`, itself among them.
@@ -39,41 +40,59 @@ impl Cores {
     }
 }
 
-fn allowed() -> Option<BTreeSet<u16>> {
+fn allowed() -> Option<Vec<(u16, u16)>> {
     let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok()?;
     let ids = (0..nix::sched::CpuSet::count()).filter(|&id| set.is_set(id).unwrap_or(false));
-    Some(ids.map(|id| id as u16).collect())
+    let mut runs: Vec<(u16, u16)> = Vec::new();
+    for id in ids.map(|id| id as u16) {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == id => *last = id,
+            _ => runs.push((id, id)),
+        }
+    }
+    Some(runs)
+}
+
+/// How many there are in runs that may overlap, ascending by their first.
+fn count(runs: &[(u16, u16)]) -> usize {
+    let mut next = 0;
+    let new = runs.iter().map(|&(first, last)| {
+        let (from, to) = (usize::from(first).max(next), usize::from(last) + 1);
+        next = next.max(to);
+        to.saturating_sub(from)
+    });
+    new.sum()
 }
 
 /// Channels of each rank where nobody has said how many: `ranks` are all of them, by address and processors. Ranks of one address share what processors they have together.
-pub fn channels_of(ranks: &[(IpAddr, Cores)]) -> u16 {
-    let mut hosts: BTreeMap<IpAddr, (BTreeSet<u16>, usize)> = BTreeMap::new();
-    for (address, cores) in ranks {
-        let (ids, ranks) = hosts.entry(*address).or_default();
-        ids.extend(&cores.ids);
+pub fn channels_of<'a>(ranks: impl Iterator<Item = (IpAddr, &'a Cores)> + Clone) -> u16 {
+    let mut hosts: BTreeMap<IpAddr, (Vec<(u16, u16)>, usize)> = BTreeMap::new();
+    for (address, cores) in ranks.clone() {
+        let (runs, ranks) = hosts.entry(address).or_default();
+        runs.extend(&cores.runs);
         *ranks += 1;
     }
-    let share = |(address, cores): &(IpAddr, Cores)| {
-        hosts.get(address).map_or(0, |(ids, ranks)| cores.share(ids.len(), *ranks))
+    let hosts: BTreeMap<IpAddr, (usize, usize)> = hosts
+        .into_iter()
+        .map(|(address, (mut runs, ranks))| {
+            runs.sort_unstable();
+            (address, (count(&runs), ranks))
+        })
+        .collect();
+    let share = |(address, cores): (IpAddr, &Cores)| {
+        hosts.get(&address).map_or(0, |&(all, ranks)| cores.share(all, ranks))
     };
-    let enough = ranks.iter().map(share).min().is_some_and(|least| least >= CHANNELS)
-        && ranks.len() * CHANNELS <= usize::from(StreamId::MAX_RANK) + 1;
+    let enough = ranks.clone().map(share).min().is_some_and(|least| least >= CHANNELS)
+        && ranks.count() * CHANNELS <= usize::from(StreamId::MAX_RANK) + 1;
     if enough { CHANNELS as u16 } else { 1 }
 }
 
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut runs: Vec<(u16, u16)> = Vec::new();
-        for &id in &self.ids {
-            match runs.last_mut() {
-                Some((_, last)) if *last + 1 == id => *last = id,
-                _ => runs.push((id, id)),
-            }
-        }
         let text = |&(first, last): &(u16, u16)| {
             if first == last { first.to_string() } else { format!("{first}-{last}") }
         };
-        f.write_str(&runs.iter().map(text).collect::<Vec<_>>().join(","))?;
+        f.write_str(&self.runs.iter().map(text).collect::<Vec<_>>().join(","))?;
         self.quota.map_or(Ok(()), |quota| write!(f, "/{quota}"))
     }
 }
@@ -91,18 +110,17 @@ impl FromStr for Cores {
         let error = || CoresError(text.chars().take(40).collect::<String>().escape_debug().to_string());
         let id = |text: &str| text.parse().ok().filter(|&id: &u16| id < IDS).ok_or_else(error);
         let (list, quota) = text.split_once('/').map_or((text, None), |(list, quota)| (list, Some(quota)));
-        let mut ids = BTreeSet::new();
+        let mut runs: Vec<(u16, u16)> = Vec::new();
         for run in list.split(',') {
             let (first, last) = run.split_once('-').unwrap_or((run, run));
             let (first, last) = (id(first)?, id(last)?);
-            // Ascending, so that no text of few bytes is much work.
-            if last < first || ids.last().is_some_and(|&before| first <= before) {
+            if last < first || runs.last().is_some_and(|&(_, before)| first <= before) {
                 return Err(error());
             }
-            ids.extend(first..=last);
+            runs.push((first, last));
         }
         let quota = quota.map(id).transpose()?;
-        Ok(Self { ids, quota })
+        Ok(Self { runs, quota })
     }
 }
 
@@ -129,7 +147,8 @@ mod tests {
         let rank = |&(host, cores): &(u8, &str)| {
             (IpAddr::from([10, 0, 0, host]), cores.parse().expect("a list of processors"))
         };
-        channels_of(&ranks.iter().map(rank).collect::<Vec<_>>())
+        let ranks: Vec<(IpAddr, Cores)> = ranks.iter().map(rank).collect();
+        channels_of(ranks.iter().map(|(address, cores)| (*address, cores)))
     }
 
     #[test]
@@ -141,10 +160,9 @@ mod tests {
 
     #[test]
     fn message_ids_tell_all_channels_of_all_ranks_apart() {
-        let ranks: Vec<(IpAddr, Cores)> = (0..257_u32)
-            .map(|rank| (IpAddr::from(rank.to_be_bytes()), "0-63".parse().expect("a list")))
-            .collect();
-        assert_eq!((channels_of(&ranks[1..]), channels_of(&ranks)), (4, 1));
+        let cores: Cores = "0-63".parse().expect("a list");
+        let of = |ranks: u32| channels_of((0..ranks).map(|rank| (IpAddr::from(rank.to_be_bytes()), &cores)));
+        assert_eq!((of(256), of(257)), (4, 1));
     }
 
     #[test]
@@ -181,10 +199,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_are_read_as_they_are_written(
-            ids in proptest::collection::btree_set(0..IDS, 1..200), quota in proptest::option::of(0..IDS)
+        fn lists_are_read_as_they_are_written_and_ranks_of_a_host_have_their_union(
+            mine in proptest::collection::btree_set(0..200_u16, 1..30),
+            others in proptest::collection::btree_set(0..200_u16, 1..30),
+            quota in proptest::option::of(0..IDS),
         ) {
-            let cores = Cores { ids, quota };
+            let list = |ids: &std::collections::BTreeSet<u16>| {
+                ids.iter().map(u16::to_string).collect::<Vec<_>>().join(",").parse::<Cores>().expect("a list")
+            };
+            let (one, other) = (list(&mine), list(&others));
+            let mut runs = [one.runs.clone(), other.runs.clone()].concat();
+            runs.sort_unstable();
+            prop_assert_eq!(count(&runs), mine.union(&others).count());
+            prop_assert_eq!(count(&one.runs), mine.len());
+            let cores = Cores { quota, ..one };
             prop_assert_eq!(cores.to_string().parse(), Ok(cores));
         }
     }

@@ -151,8 +151,9 @@ impl Meeting {
             offers().map(|offer| Member { address: offer.address, incarnation: offer.incarnation }).collect();
         let (generation, job, seed, fresh) = (self.generation, self.job, self.seed, self.fresh);
         let mtu = offers().filter_map(|offer| offer.mtu).min();
-        let cores = offers().map(|offer| Some((offer.address.ip(), offer.cores.clone()?)));
-        let channels = cores.collect::<Option<Vec<_>>>().map_or(1, |cores| channels_of(&cores));
+        let cores = offers().map(|offer| Some((offer.address.ip(), offer.cores.as_ref()?)));
+        let cores: Option<Vec<_>> = cores.collect();
+        let channels = cores.map_or(1, |cores| channels_of(cores.into_iter()));
         self.verdict = Some(Answer::Agreed(Agreed { generation, job, seed, mtu, channels, fresh, members }));
     }
 

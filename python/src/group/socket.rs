@@ -61,7 +61,8 @@ pub(crate) fn default_channels(ranks: Vec<(String, String)>) -> PyResult<u16> {
         let cores = cores.parse().map_err(|error: CoresError| PyValueError::new_err(error.to_string()))?;
         Ok((address.ip(), cores))
     };
-    Ok(channels_of(&ranks.into_iter().map(parse).collect::<PyResult<Vec<_>>>()?))
+    let ranks = ranks.into_iter().map(parse).collect::<PyResult<Vec<(IpAddr, Cores)>>>()?;
+    Ok(channels_of(ranks.iter().map(|(address, cores)| (*address, cores))))
 }
 
 /// Sockets that wait for a group to begin.

@@ -166,7 +166,7 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     // A port that was given is one: others behind it may be anybody's.
     let by_cores = args.channels.is_none() && args.by_cores && args.link.port.is_none();
     let cores = by_cores.then(Cores::own);
-    let alone = cores.iter().map(|cores| channels_of(&[(IpAddr::from([127, 0, 0, 1]), cores.clone())]));
+    let alone = cores.iter().map(|cores| channels_of(std::iter::once((IpAddr::from([0, 0, 0, 0]), cores))));
     let most = args.channels.into_iter().chain(alone).max().unwrap_or(1);
     let mut links = args.link.links(&own, args.link.port.unwrap_or(0), most)?;
     let link = links.first().ok_or_else(|| failed(anyhow!("no link")))?;

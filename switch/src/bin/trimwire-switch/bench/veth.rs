@@ -111,7 +111,11 @@ impl Bench {
         let idle = steadily("nothing", length, &|| true)?;
         let end = AtomicBool::new(false);
         let busy = std::thread::scope(|scope| {
-            scope.spawn(|| while !end.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             let busy = steadily("a busy thread", length, &|| true);
             end.store(true, Ordering::Relaxed);
             busy
