@@ -36,7 +36,9 @@ impl Cores {
     /// How many of them a rank may keep busy that shares `all` of its host with `ranks`, itself among them.
     fn share(&self, all: usize, ranks: usize) -> usize {
         // Ranks of one address share a control group, too.
-        self.quota.map_or(all, |quota| all.min(quota.into())) / ranks
+        let each = self.quota.map_or(all, |quota| all.min(quota.into())) / ranks;
+        // And none has more than its own: it has opened no more channels than these allow.
+        each.min(count(&self.runs))
     }
 }
 
@@ -171,6 +173,7 @@ mod tests {
         assert_eq!(of(&[(1, "0-6"), (1, "0-6"), (2, "0-3")]), 1);
         assert_eq!(of(&[(1, "0-3"), (1, "4-7")]), 4, "each has some of its own");
         assert_eq!(of(&[(1, "0-3"), (1, "2-5")]), 1, "and these have six together");
+        assert_eq!(of(&[(1, "0-1"), (1, "2-15")]), 1, "one of them has two, whatever the other has");
     }
 
     #[test]
@@ -198,6 +201,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_rank_is_given_more_channels_than_its_own_processors_allow(
+            ranks in proptest::collection::vec((0..3_u8, 0..20_u16, 0..20_u16, proptest::option::of(0..20_u16)), 1..6),
+        ) {
+            let ranks: Vec<(IpAddr, Cores)> = ranks
+                .into_iter()
+                .map(|(host, first, more, quota)| (IpAddr::from([10, 0, 0, host]), Cores { runs: vec![(first, first + more)], quota }))
+                .collect();
+            let all = channels_of(ranks.iter().map(|(address, cores)| (*address, cores)));
+            for (address, cores) in &ranks {
+                prop_assert!(all <= channels_of(std::iter::once((*address, cores))));
+            }
+        }
+
         #[test]
         fn lists_are_read_as_they_are_written_and_ranks_of_a_host_have_their_union(
             mine in proptest::collection::btree_set(0..200_u16, 1..30),

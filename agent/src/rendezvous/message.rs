@@ -117,6 +117,9 @@ impl Agreed {
         if self.job > StreamId::MAX_JOB {
             return Some(format!("job {}", self.job));
         }
+        if self.channels == 0 {
+            return Some("0 channels".to_owned());
+        }
         let own = self.members.get(usize::from(offer.rank));
         let known =
             own.is_some_and(|own| (own.address, own.incarnation) == (offer.address, offer.incarnation));
