@@ -47,6 +47,7 @@ pub use memory::{ElementType, Memory, Number};
 pub use message_id::{MessageId, NUMBER_BITS, Phase};
 pub use offload::{Encode, Offloaded};
 pub use part::Part;
+pub use part::channel_parts;
 pub use shards::{resync_range, shard_range};
 pub use task::{Done, Task};
 
@@ -427,7 +428,6 @@ impl Communicator {
         collective: &Collective,
         options: &Options,
     ) -> Result<(), StartError> {
-        let elsewhere = |memory: &Memory| memory.device().is_some();
         let (input, output) = match collective {
             Collective::AllReduce { tensor } => (tensor, tensor),
             Collective::ReduceScatter { input, output } | Collective::AllGather { input, output } => {
@@ -445,9 +445,6 @@ impl Communicator {
             }
             Collective::PushPull { tensor: None, .. } => return Ok(()),
         };
-        if self.config.part != Part::WHOLE && (elsewhere(input) || elsewhere(output)) {
-            return Err(StartError::ElsewhereChannels { number });
-        }
         match (input.device(), output.device()) {
             (None, None) => return Ok(()),
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) && !options.exact => {}

@@ -12,6 +12,7 @@
 //! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
 pub mod channels;
+pub mod delegate;
 mod holding;
 pub mod host;
 pub mod interfaces;

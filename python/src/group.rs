@@ -10,13 +10,13 @@ mod socket;
 mod totals;
 mod work;
 
-pub(crate) use device::{Desk, Elsewhere, Row, Rows, direct_shards};
+pub(crate) use device::{Desk, Elsewhere, Row, Rows, channel_parts, direct_shards};
 pub(crate) use socket::{Socket, default_channels, own_address, own_cores};
 pub(crate) use work::Work;
 
 use crate::dlpack::Tensor;
 use crate::transcript::of_rank;
-use device::{Return, memories};
+use device::memories;
 use epochs::{Place, Request, Waiting, told, wait};
 use locks::lock;
 use network::{App, Command, notify, run};
@@ -34,6 +34,7 @@ use std::thread::JoinHandle;
 use totals::Totals;
 use trimwire_agent::collective::{Collective, CommunicatorConfig, Memory};
 use trimwire_agent::driver::channels::split;
+use trimwire_agent::driver::delegate::Delegate;
 use trimwire_agent::driver::interfaces::line_rate_of;
 use trimwire_agent::driver::{Channels, DEFAULT_LINE_RATE_BPS, Driver, Wake, default_threads, on_sockets};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability};
@@ -151,7 +152,7 @@ impl Group {
         let totals = Arc::new(Totals::default());
         let (commands, queue) = channel();
         let (leftovers, left) = channel();
-        let ((offloaded, to_do), (done, returned)) = (channel(), channel());
+        let (offloaded, to_do) = channel();
         let mut communicator =
             CommunicatorConfig { job_seed: options.seed, hosts, ..CommunicatorConfig::new(rank, world) };
         // Where ranks have not told each other theirs, others' interfaces may be Ethernet's: what this one carries beyond that is not used.
@@ -162,7 +163,8 @@ impl Group {
             codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.seal_key.is_some());
         let place = Arc::new(Place::new(rank, world));
         let filter = Filter::new(writer, None);
-        let communicator = Channels::begin(&communicator, &mut driver, parts.collect(), threads, &filter);
+        let communicator =
+            Channels::begin(&communicator, &mut driver, parts.collect(), threads, &filter, Some(&offloaded));
         let app = App {
             communicator: communicator.map_err(failed)?,
             commands: queue,
@@ -172,15 +174,12 @@ impl Group {
             leftovers,
             totals: Arc::clone(&totals),
             stopping: false,
-            rows: offloaded,
-            returned,
-            refused: Vec::new(),
+            delegate: Delegate::new(&offloaded, Arc::clone(&wake)),
             place: Arc::clone(&place),
             waiting: Waiting::default(),
             meeting_ns,
         };
-        let back = Return { done, wake: Arc::clone(&wake) };
-        let rows = Mutex::new(Some(Rows { queue: Mutex::new(to_do), back }));
+        let rows = Mutex::new(Some(Rows { queue: Mutex::new(to_do) }));
         let thread = |name: &str| std::thread::Builder::new().name(format!("trimwire-{name}"));
         let notifier = thread("notify").spawn(move || notify(&left)).map_err(failed)?;
         let recorded = Arc::new(Mutex::new(None));

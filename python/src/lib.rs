@@ -45,6 +45,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<group::Socket>()?;
     module.add_class::<group::Group>()?;
     module.add_function(wrap_pyfunction!(group::direct_shards, module)?)?;
+    module.add_function(wrap_pyfunction!(group::channel_parts, module)?)?;
     module.add_class::<group::Desk>()?;
     module.add_class::<group::Elsewhere>()?;
     module.add_class::<group::Row>()?;

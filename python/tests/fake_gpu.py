@@ -628,7 +628,7 @@ class _Rows(_Proxy):
         found._actor.after(desk.native.begun.clock)
         received = _collectives._is_received(row)
         for sender, _, offset in row.contributions:
-            layout = (desk.owned[row.shard] if received else desk.others[sender]).decoder.layout
+            layout = (desk.owned[row.shard] if received else desk.others[row.shard, sender]).decoder.layout
             first, end = layout.bytes_of(range(row.row, row.row + 1))
             self._gpu.access(found._actor, [], [desk.native.memory + offset + np.arange(end - first)], "receiving")
         self._gpu.thread().after(found._actor.clock)
@@ -640,6 +640,6 @@ class Collectives(_collectives.Collectives):
 
     def __init__(self, gpu: FakeGpu, group: trimwire.Group) -> None:
         native = group._native_group()
-        watched = SimpleNamespace(_numbers=group._numbers, _native_group=lambda: SimpleNamespace(rank=native.rank, world=native.world, coordinates_per_packet=native.coordinates_per_packet, rows=lambda: _Rows(gpu, native.rows(), self)))
+        watched = SimpleNamespace(_numbers=group._numbers, channels=group.channels, _native_group=lambda: SimpleNamespace(rank=native.rank, world=native.world, coordinates_per_packet=native.coordinates_per_packet, rows=lambda: _Rows(gpu, native.rows(), self)))
         super().__init__(watched)  # type: ignore[arg-type]
         self._native = _NativeGroup(gpu, native)

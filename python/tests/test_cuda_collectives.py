@@ -36,10 +36,10 @@ LENGTH = 1_500
 
 
 @contextmanager
-def group_of(world: int, network: dict[str, Any] | None = None, **options: Any) -> Iterator[list[trimwire.Group]]:
+def group_of(world: int, network: dict[str, Any] | None = None, channels: int = 1, **options: Any) -> Iterator[list[trimwire.Group]]:
     """Groups of one process, each rank's in its place; behind a network that cuts, if it is said how."""
     with ExitStack() as stack:
-        groups = [trimwire.Group("127.0.0.1", paths=1) for _ in range(world)]
+        groups = [trimwire.Group("127.0.0.1", paths=1, channels=channels) for _ in range(world)]
         addresses = [group.address for group in groups]
         wires = None if network is None else stack.enter_context(Network(addresses, **network))
         for rank, group in enumerate(groups):
@@ -75,6 +75,28 @@ def settled(group: trimwire.Group) -> Any:
         assert time.monotonic() < deadline, "something goes on"
         time.sleep(0.01)
     return collectives
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_several_channels_share_the_rows_of_a_shard_and_understand_ranks_on_the_host(channels: int) -> None:
+    # Two rows a shard, the last of which is short: of three channels one has nothing to do.
+    world, length = 2, 2 * (32_768 + 100)
+    with group_of(world, channels=channels) as groups:
+        for gpus in ((True, True), (True, False)):
+            tensors = [part(rank, length) if gpu else part(rank, length).cpu() for rank, gpu in enumerate(gpus)]
+            both([on(groups[rank], gpu).all_reduce(tensors[rank], average=True, planes=10, algorithm="direct") for rank, gpu in enumerate(gpus)])
+            for tensor in tensors:
+                assert trimwire.nmse(tensor.float().cpu().numpy(), exact(world, length) / world) < 1e-12
+        inputs = [part(rank, length) for rank in range(world)]
+        scattered = [torch.empty(length // world, device=tensor.device) for tensor in inputs]
+        both([on(group, True).reduce_scatter(*pair) for group, pair in zip(groups, zip(inputs, scattered, strict=True), strict=True)])
+        gathered = [torch.empty(length, device=tensor.device) for tensor in inputs]
+        both([on(group, True).all_gather(*pair) for group, pair in zip(groups, zip(scattered, gathered, strict=True), strict=True)])
+        for rank in range(world):
+            assert trimwire.nmse(scattered[rank].cpu().numpy(), np.split(exact(world, length), world)[rank]) < 1e-8
+            assert trimwire.nmse(gathered[rank].cpu().numpy(), exact(world, length)) < 1e-8
+        both([on(group, True).all_reduce(tensor, consistent=True) for group, tensor in zip(groups, inputs, strict=True)])
+        assert (inputs[0] == inputs[1]).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

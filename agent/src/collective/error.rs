@@ -132,14 +132,6 @@ pub enum StartError {
         /// The operation.
         number: u32,
     },
-    /// What is coded elsewhere is coded there as a whole.
-    #[error(
-        "operation {number}: rows that are coded elsewhere, on a GPU, go by one channel; this rank has more (--channels, channels=, TRIMWIRE_CHANNELS)"
-    )]
-    ElsewhereChannels {
-        /// The operation.
-        number: u32,
-    },
     /// Something that has no lossy form.
     #[error("operation {number}: an all-to-all moves every bit: it needs `exact`")]
     Lossy {

@@ -93,6 +93,11 @@ impl Part {
     }
 }
 
+/// The elements of a shard of `length` that are each channel's, `row` elements a row: those of whom a message is numbered `shard * channels + channel`.
+pub fn channel_parts(shard: u16, length: usize, channels: u16, row: usize) -> Vec<Range<usize>> {
+    (0..channels).map(|channel| Part { channel, channels }.range(shard, length, row)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Phase;

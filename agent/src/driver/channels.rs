@@ -14,10 +14,11 @@
 mod member;
 mod parts;
 
+use super::delegate::{Delegate, Return};
 use super::{Application, Clock, Driver, Link, LinkError, LinkStats, UntilEpoch};
 use crate::collective::{
-    ChannelEnd, Collective, Communicator, CommunicatorConfig, Done, OperationError, Options, Outcome, Part,
-    StartError, Task,
+    ChannelEnd, Collective, Communicator, CommunicatorConfig, Done, Offloaded, OperationError, Options,
+    Outcome, Part, StartError, Task,
 };
 use crate::config::{EndpointConfig, channel_address, channel_incarnation};
 use crate::endpoint::{Endpoint, Event};
@@ -165,7 +166,7 @@ impl Channels {
     }
 
     /// Of the one that `driver` runs, and one more for each of `others`: their endpoints' configurations, from [`split`], and links. Each runs on a thread of its own, with `threads` for coding besides. What the
-    /// filter sees are all channels' events.
+    /// filter sees are all channels' events. Rows of the others that are coded elsewhere go into `rows`.
     ///
     /// # Errors
     /// [`ChannelsError`] where ids do not suffice or the system refuses.
@@ -175,6 +176,7 @@ impl Channels {
         others: Vec<(EndpointConfig, O)>,
         threads: usize,
         filter: &Filter,
+        rows: Option<&Sender<(Offloaded, Return)>>,
     ) -> Result<Self, ChannelsError> {
         let channels = others.len() as u16 + 1;
         let of = |channel| -> Result<Communicator, ChannelsError> {
@@ -192,7 +194,9 @@ impl Channels {
             let mut driver = Driver::with_clock(config, link, clock);
             driver.set_threads(threads)?;
             let (commands, queue) = std::sync::mpsc::channel();
+            let own = driver.wake()?;
             let member = Member {
+                delegate: rows.map(|rows| Delegate::new(rows, Arc::clone(&own))),
                 channel,
                 communicator: of(channel)?,
                 commands: queue,
@@ -201,7 +205,7 @@ impl Channels {
                 filter: filter.clone(),
                 stopping: false,
             };
-            let (wake, counts) = (driver.wake()?, this.counts.clone());
+            let (wake, counts) = (own, this.counts.clone());
             let thread = std::thread::Builder::new().name(format!("trimwire-channel-{channel}"));
             let thread = thread
                 .spawn(move || member::run(driver, member, &counts))

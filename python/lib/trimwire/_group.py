@@ -216,8 +216,6 @@ class Group:
         """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/reference/gpu.md)."""
         from . import cuda
 
-        if self.channels > 1:
-            raise RuntimeError(f"channels: {self.channels}; tensors of a GPU go by one channel (channels=1, TRIMWIRE_CHANNELS)")
         # Once for all threads: a group has its rows for one who codes them.
         with self._first:
             if self._collectives is None:

@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trimwire_agent::collective::{self, Done, ElementType, Memory, Offloaded};
-use trimwire_agent::driver::Wake;
-use trimwire_encoder::RowMemory;
+use trimwire_agent::collective::{self, ElementType, Memory, Offloaded};
+use trimwire_agent::driver::delegate::Return;
+use trimwire_encoder::{DEFAULT_ROW_LOG2, RowMemory};
 
 /// The packets of one operation at a time, in memory that a device copies from and to.
 #[derive(Debug)]
@@ -119,26 +119,10 @@ pub(super) fn memories(input: &Elsewhere, output: &Elsewhere) -> (Memory, Memory
     (input, Memory::elsewhere(output.length, output.element, own))
 }
 
-/// Where what is done is brought.
-#[derive(Clone)]
-pub(super) struct Return {
-    pub(super) done: Sender<Done>,
-    pub(super) wake: Arc<Wake>,
-}
-
-impl Return {
-    fn bring(&self, done: Done) {
-        // Where the group has ended nobody needs it.
-        let _ = self.done.send(done);
-        self.wake.wake();
-    }
-}
-
 /// Rows of a group that a device is to work on.
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Rows {
-    pub(super) queue: Mutex<Receiver<Offloaded>>,
-    pub(super) back: Return,
+    pub(super) queue: Mutex<Receiver<(Offloaded, Return)>>,
 }
 
 /// A wait is interrupted so often to see whether it is worth going on.
@@ -158,7 +142,7 @@ impl Rows {
             Some(first.into_iter().chain(std::iter::from_fn(|| queue.try_recv().ok())).collect::<Vec<_>>())
         });
         let Some(taken) = taken else { return Ok(None) };
-        Ok(Some(taken.into_iter().filter_map(|work| Row::new(work, &self.back)).collect()))
+        Ok(Some(taken.into_iter().filter_map(|(work, back)| Row::new(work, back)).collect()))
     }
 }
 
@@ -180,7 +164,7 @@ fn packets(work: &Offloaded) -> Option<&Packets> {
 
 impl Row {
     /// `None` where it failed at once.
-    fn new(work: Offloaded, back: &Return) -> Option<Self> {
+    fn new(work: Offloaded, back: Return) -> Option<Self> {
         let found = || -> Option<(usize, Vec<Contribution>)> {
             let packets = packets(&work)?;
             let contribution = |(rank, row): (u16, &trimwire_encoder::RowReceiver)| {
@@ -193,12 +177,11 @@ impl Row {
             Some((std::ptr::from_ref(packets) as usize, contributions))
         };
         let Some((desk, contributions)) = found() else {
-            let row =
-                Self { work: Mutex::new(Some(work)), back: back.clone(), desk: 0, contributions: vec![] };
+            let row = Self { work: Mutex::new(Some(work)), back, desk: 0, contributions: vec![] };
             row.end_badly("packets came for which the desk has no place");
             return None;
         };
-        Some(Self { work: Mutex::new(Some(work)), back: back.clone(), desk, contributions })
+        Some(Self { work: Mutex::new(Some(work)), back, desk, contributions })
     }
 
     fn end_badly(&self, why: &str) {
@@ -326,4 +309,11 @@ impl Row {
 pub(crate) fn direct_shards(length: usize, world: u16) -> Vec<(usize, usize)> {
     let shards = collective::direct_shards(length, world);
     shards.into_iter().map(|range| (range.start, range.end)).collect()
+}
+
+/// Begins and ends of what is each channel's of a shard, which messages call `shard * channels + channel`.
+#[pyfunction]
+pub(crate) fn channel_parts(shard: u16, length: usize, channels: u16) -> Vec<(usize, usize)> {
+    let parts = collective::channel_parts(shard, length, channels.max(1), 1 << DEFAULT_ROW_LOG2);
+    parts.into_iter().map(|range| (range.start, range.end)).collect()
 }

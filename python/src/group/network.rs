@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{
-    Collective, Done, Memory, Offloaded, OperationError, Options, Outcome, OutcomeStats, Task,
+    Collective, Done, Memory, OperationError, Options, Outcome, OutcomeStats, Task,
 };
+use trimwire_agent::driver::delegate::Delegate;
 use trimwire_agent::driver::{Application, Channels, Driver, HostLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::outcome::TransferError;
@@ -68,10 +69,8 @@ pub(super) struct App {
     pub(super) leftovers: Sender<Leftover>,
     pub(super) totals: Arc<Totals>,
     pub(super) stopping: bool,
-    /// Rows that are coded elsewhere, what is done of them, and what is not.
-    pub(super) rows: Sender<Offloaded>,
-    pub(super) returned: Receiver<Done>,
-    pub(super) refused: Vec<Done>,
+    /// Where rows are coded elsewhere.
+    pub(super) delegate: Delegate,
     pub(super) place: Arc<Place>,
     pub(super) waiting: Waiting,
     /// So long after the beginning all ranks are sure to run, ns; taken once they are told to the endpoint.
@@ -128,17 +127,8 @@ impl Application<()> for App {
     }
 
     fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
-        loop {
-            match self.communicator.poll_task(endpoint)?.offload() {
-                Err(task) => return Some(task),
-                Ok(offloaded) => {
-                    if let Err(refused) = self.rows.send(offloaded) {
-                        // Nobody takes rows any more.
-                        self.refused.push(refused.0.fail());
-                    }
-                }
-            }
-        }
+        let communicator = &mut self.communicator;
+        self.delegate.poll_task(|| communicator.poll_task(endpoint))
     }
 
     fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
@@ -152,7 +142,7 @@ impl Application<()> for App {
                 endpoint.expect_answer(now_ns.saturating_add(meeting_ns), rank);
             }
         }
-        for done in std::mem::take(&mut self.refused).into_iter().chain(self.returned.try_iter()) {
+        while let Some(done) = self.delegate.poll_done() {
             self.communicator.complete(now_ns, done, endpoint);
         }
         while let Ok(command) = self.commands.try_recv() {

@@ -237,7 +237,7 @@ fn bench<L: Link + Send + 'static>(
     }
     // Not before the ranks have found that they have as many channels.
     let communicator =
-        Channels::begin(&config, &mut driver, channels.collect(), threads, &filter).map_err(failed)?;
+        Channels::begin(&config, &mut driver, channels.collect(), threads, &filter, None).map_err(failed)?;
     publisher.add(communicator.counts());
     let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));
     let steering = steering.transpose()?;

@@ -5,6 +5,7 @@ use super::Counts;
 use crate::collective::{
     ChannelEnd, Collective, Communicator, Done, OperationError, Options, Outcome, StartError, Task,
 };
+use crate::driver::delegate::Delegate;
 use crate::driver::{Application, Driver, Link, LinkError, Wake};
 use crate::endpoint::{Endpoint, Event};
 use crate::epoch::Epoch;
@@ -64,6 +65,8 @@ pub(super) enum News {
 pub(super) struct Member {
     pub(super) channel: u16,
     pub(super) communicator: Communicator,
+    /// Where rows are coded elsewhere.
+    pub(super) delegate: Option<Delegate>,
     pub(super) commands: Receiver<Command>,
     pub(super) news: Sender<(u16, News)>,
     /// Of the first channel's driver.
@@ -114,7 +117,11 @@ impl Application<()> for Member {
     }
 
     fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
-        self.communicator.poll_task(endpoint)
+        let communicator = &mut self.communicator;
+        match &mut self.delegate {
+            None => communicator.poll_task(endpoint),
+            Some(delegate) => delegate.poll_task(|| communicator.poll_task(endpoint)),
+        }
     }
 
     fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
@@ -122,6 +129,9 @@ impl Application<()> for Member {
     }
 
     fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<()> {
+        while let Some(done) = self.delegate.as_mut().and_then(Delegate::poll_done) {
+            self.communicator.complete(now_ns, done, endpoint);
+        }
         while let Ok(command) = self.commands.try_recv() {
             self.take(now_ns, command, endpoint);
         }

@@ -47,7 +47,7 @@ class Collectives:
         native = group._native_group()
         seed, job = group._numbers
         self._native = native
-        self._ranks = Ranks(native.rank, native.world, seed, job, native.coordinates_per_packet)
+        self._ranks = Ranks(native.rank, native.world, seed, job, native.coordinates_per_packet, group.channels)
         self._rows = native.rows()
         self._lock = threading.Lock()
         #: Who makes a desk, which takes long, and has its own lock, so that no two take a scratch each.
@@ -283,9 +283,9 @@ def _work(desk: Desk, batch: list[_native.Row]) -> list[Callable[[], None]]:
             result[begin:end].add_(0.0)
         return [row.finish for row in batch]
 
-    total = desk.sum
-    assert total is not None
-    layouts = desk.totals[shard].encoder.layout if shard in desk.totals else next(iter(desk.others.values())).decoder.layout if desk.others else None
+    total = desk.sums[shard]
+    of_others = next((other.decoder.layout for (number, _), other in desk.others.items() if number == shard), None)
+    layouts = desk.totals[shard].encoder.layout if shard in desk.totals else of_others
     begin, end = (0, total.numel()) if layouts is None else layouts.coordinates_of(rows)
     # In the order of the ranks: the same packets give the same bits, whatever the order in which they came.
     order: list[tuple[int, int | None]] = [(contribution[0], nth) for nth, contribution in enumerate(contributions)]
@@ -299,7 +299,7 @@ def _work(desk: Desk, batch: list[_native.Row]) -> list[Callable[[], None]]:
             else:
                 total[begin:end].add_(own)
             continue
-        other = desk.others[rank]
+        other = desk.others[shard, rank]
         other.take(rows, desk.ranks, nth, batch)
         other.decoder.bind([total])
         other.decoder.run(rows, accumulate=place > 0)
@@ -311,10 +311,10 @@ def _work(desk: Desk, batch: list[_native.Row]) -> list[Callable[[], None]]:
     sums = desk.totals[shard]
     sums.encoder.bind([total])
     ends = _sent(desk, sums, rows, batch, encode)
-    if encode[3] and desk.keep is not None:
+    if encode[3] and shard in desk.keep:
         # Others have what the packets say of the sum, so this rank takes that, too.
-        desk.keep.bind([desk.result(shard)])
-        desk.keep.run(rows)
+        desk.keep[shard].bind([desk.result(shard)])
+        desk.keep[shard].run(rows)
     return ends
 
 

@@ -39,6 +39,8 @@ class Ranks:
     seed: int
     job: int
     coordinates_per_packet: int
+    #: Each has messages of its own.
+    channels: int
 
 
 def shards_of(shape: Shape, world: int) -> list[tuple[int, int]]:
@@ -48,6 +50,31 @@ def shards_of(shape: Shape, world: int) -> list[tuple[int, int]]:
     share, longer = divmod(shape.length, world)
     begins = [k * share + min(k, longer) for k in range(world + 1)]
     return list(zip(begins, begins[1:], strict=False))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one channel moves of a shard, in messages of one number."""
+
+    owner: int
+    #: Elements of the tensor that all ranks share.
+    begin: int
+    end: int
+    #: And of the shard.
+    offset: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+
+def pieces_of(shape: Shape, ranks: Ranks) -> dict[int, Piece]:
+    """By number; empty ones travel not at all."""
+    pieces = {}
+    for owner, (begin, end) in enumerate(shards_of(shape, ranks.world)):
+        for channel, (first, last) in enumerate(_native.channel_parts(owner, end - begin, ranks.channels)):
+            if last > first:
+                pieces[owner * ranks.channels + channel] = Piece(owner, begin + first, begin + last, first)
+    return pieces
 
 
 class Outgoing:
@@ -100,24 +127,27 @@ class Desk:
 
     def __init__(self, shape: Shape, ranks: Ranks, scratch: torch.Tensor | None) -> None:
         self.shape, self.ranks, self.scratch = shape, ranks, scratch
-        self.shards = shards_of(shape, ranks.world)
+        self.pieces = pieces_of(shape, ranks)
         rank = ranks.rank
-        there = {shard for shard, (begin, end) in enumerate(self.shards) if end > begin}
-        own = rank in there
+        mine = [number for number, piece in self.pieces.items() if piece.owner == rank]
         sends_parts, sends_sums = shape.kind != "all_gather", shape.kind != "reduce_scatter"
-        #: This rank's part of other ranks' shards; and the sum of its own shard, in f32, which others get.
-        parts = {shard: self._encoder(shard, shape.dtype) for shard in there if sends_parts and shard != rank}
-        totals = {rank: self._encoder(rank, torch.float32)} if own and sends_sums and ranks.world > 1 else {}
-        self.sum = self._empty(rank) if own else None
-        #: Others' parts of its own shard, by rank, to be added up in f32; sums, to be written, by shard.
-        others = {other: self._decoder(rank, torch.float32, (False, True)) for other in range(ranks.world) if own and sends_parts and other != rank}
-        owned = {shard: self._decoder(shard, shape.dtype) for shard in there if sends_sums and (shard != rank or (shape.consistent and shard in totals))}
-        #: What the packets of its own sum say, for itself: they need not leave the GPU for that.
-        self.keep = None if shape.consistent or not totals else self._decoder(rank, shape.dtype)
-        if self.keep is not None:
-            self.keep.packets, self.keep.numbers = totals[rank].packets, totals[rank].numbers
-            offsets = self.keep.layout.offsets
-            self.keep.lengths.copy_(torch.tensor([b - a for a, b in zip(offsets, offsets[1:], strict=False)], dtype=torch.int32))
+        #: This rank's part of other ranks' pieces; and the sums of its own, in f32, which others get.
+        parts = {number: self._encoder(number, shape.dtype) for number, piece in self.pieces.items() if sends_parts and piece.owner != rank}
+        totals = {number: self._encoder(number, torch.float32) for number in mine if sends_sums and ranks.world > 1}
+        self.sums = {number: self._empty(number) for number in mine}
+        #: Others' parts of its own pieces, by piece and rank, to be added up in f32; sums, to be written, by piece.
+        others = {(number, other): self._decoder(number, torch.float32, (False, True)) for number in mine for other in range(ranks.world) if sends_parts and other != rank}
+        owned = {
+            number: self._decoder(number, shape.dtype)
+            for number, piece in self.pieces.items()
+            if sends_sums and (piece.owner != rank or (shape.consistent and number in totals))
+        }
+        #: What the packets of its own sums say, for itself: they need not leave the GPU for that.
+        self.keep = {number: self._decoder(number, shape.dtype) for number in totals if not shape.consistent}
+        for number, keep in self.keep.items():
+            keep.packets, keep.numbers = totals[number].packets, totals[number].numbers
+            offsets = keep.layout.offsets
+            keep.lengths.copy_(torch.tensor([b - a for a, b in zip(offsets, offsets[1:], strict=False)], dtype=torch.int32))
 
         codecs: list[Encoder | Decoder] = [*parts.values(), *totals.values(), *others.values(), *owned.values()]
         bases, end = [], 0
@@ -128,12 +158,12 @@ class Desk:
         on_gpu = shape.device.type == "cuda"
         memory = torch.zeros(max(end, 4), dtype=torch.uint8, pin_memory=on_gpu)
         at = iter(bases)
-        self.parts = {shard: Outgoing(codec, next(at), memory) for shard, codec in parts.items()}
-        self.totals = {shard: Outgoing(codec, next(at), memory) for shard, codec in totals.items()}
-        self.others = {other: Incoming(codec, next(at), memory) for other, codec in others.items()}
-        self.owned = {shard: Incoming(codec, next(at), memory) for shard, codec in owned.items()}
-        places = [(rank, other, incoming.base) for other, incoming in self.others.items()]
-        places += [(shard, shard, incoming.base) for shard, incoming in self.owned.items()]
+        self.parts = {number: Outgoing(codec, next(at), memory) for number, codec in parts.items()}
+        self.totals = {number: Outgoing(codec, next(at), memory) for number, codec in totals.items()}
+        self.others = {place: Incoming(codec, next(at), memory) for place, codec in others.items()}
+        self.owned = {number: Incoming(codec, next(at), memory) for number, codec in owned.items()}
+        places = [(number, other, incoming.base) for (number, other), incoming in self.others.items()]
+        places += [(number, self.pieces[number].owner, incoming.base) for number, incoming in self.owned.items()]
         self.native = _native.Desk(memory, places)
         self.input: torch.Tensor | None = None
         self.output: torch.Tensor | None = None
@@ -149,24 +179,20 @@ class Desk:
             "scratch": self.scratch,
         }
 
-    def _length(self, shard: int) -> int:
-        begin, end = self.shards[shard]
-        return end - begin
-
-    def _encoder(self, shard: int, dtype: torch.dtype) -> Encoder:
-        made = Encoder([self._length(shard)], dtype=dtype, **self._options())
+    def _encoder(self, number: int, dtype: torch.dtype) -> Encoder:
+        made = Encoder([len(self.pieces[number])], dtype=dtype, **self._options())
         made.compile()
         self.scratch = made.scratch
         return made
 
-    def _decoder(self, shard: int, dtype: torch.dtype, accumulating: Sequence[bool] = (False,)) -> Decoder:
-        made = Decoder([self._length(shard)], dtype=dtype, **self._options())
+    def _decoder(self, number: int, dtype: torch.dtype, accumulating: Sequence[bool] = (False,)) -> Decoder:
+        made = Decoder([len(self.pieces[number])], dtype=dtype, **self._options())
         made.compile(accumulating)
         self.scratch = made.scratch
         return made
 
-    def _empty(self, shard: int) -> torch.Tensor:
-        return torch.empty(self._length(shard), dtype=torch.float32, device=self.shape.device)
+    def _empty(self, number: int) -> torch.Tensor:
+        return torch.empty(len(self.pieces[number]), dtype=torch.float32, device=self.shape.device)
 
     def begin(self, input: torch.Tensor, output: torch.Tensor, ready: Any) -> None:
         """The tensors of the next operation, flat; what has to be over before they are read."""
@@ -176,18 +202,18 @@ class Desk:
         """Lets go of them."""
         self.input = self.output = self.ready = None
 
-    def own_part(self, shard: int) -> torch.Tensor:
-        """This rank's part of a shard."""
+    def own_part(self, number: int) -> torch.Tensor:
+        """This rank's part of a piece."""
         assert self.input is not None
-        if self.shape.kind == "all_gather":
-            return self.input
-        begin, end = self.shards[shard]
-        return self.input[begin:end]
+        # What is gathered is a shard by itself.
+        return self._piece(self.input, number, alone=self.shape.kind == "all_gather")
 
-    def result(self, shard: int) -> torch.Tensor:
-        """Where a shard's sum is written."""
+    def result(self, number: int) -> torch.Tensor:
+        """Where a piece's sum is written."""
         assert self.output is not None
-        if self.shape.kind == "reduce_scatter":
-            return self.output
-        begin, end = self.shards[shard]
-        return self.output[begin:end]
+        return self._piece(self.output, number, alone=self.shape.kind == "reduce_scatter")
+
+    def _piece(self, tensor: torch.Tensor, number: int, *, alone: bool) -> torch.Tensor:
+        piece = self.pieces[number]
+        begin = piece.offset if alone else piece.begin
+        return tensor[begin : begin + len(piece)]

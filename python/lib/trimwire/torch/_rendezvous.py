@@ -91,8 +91,6 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
     if record is not None and apart:
         record = f"{record}-{seed:016x}"
     gpus = [other for other, said in enumerate(others) if said["codec"] == "triton"]
-    if gpus and chosen.channels is not None and chosen.channels > 1:
-        raise RuntimeError(f"channels is {chosen.channels}, and rank {gpus[0]} of the group codes on a GPU, by one channel: channels=1 (TRIMWIRE_CHANNELS), or codec='host' at all ranks")
     if gpus:
         group.send_directly()
     if chosen.channels is None:
