@@ -65,6 +65,15 @@ pub(crate) fn default_channels(ranks: Vec<(String, String)>) -> PyResult<u16> {
     Ok(channels_of(ranks.iter().map(|(address, cores)| (*address, cores))))
 }
 
+/// What an argument's word stands for.
+fn one_of<T: Copy>(argument: &str, given: &str, valid: [(&str, T); 2]) -> PyResult<T> {
+    let found = valid.iter().find(|(word, _)| *word == given);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let words = valid.map(|(word, _)| format!("'{word}'")).join(", ");
+        PyValueError::new_err(format!("{argument}: '{given}'; valid are {words}"))
+    })
+}
+
 /// Sockets that wait for a group to begin.
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Socket {
@@ -97,30 +106,10 @@ impl Socket {
             let text = format!("channels: {channels}; valid are 1 to {CHANNELS_MOST}");
             return Err(PyValueError::new_err(text));
         }
-        let receive = match receive {
-            "socket" => Receive::Socket,
-            "raw" => Receive::Raw,
-            other => {
-                let text = format!("receive: '{other}'; valid are 'socket', 'raw'");
-                return Err(PyValueError::new_err(text));
-            }
-        };
-        let checksums = match checksums {
-            "filled" => Checksums::Filled,
-            "zero" => Checksums::Zero,
-            other => {
-                let text = format!("checksums: '{other}'; valid are 'filled', 'zero'");
-                return Err(PyValueError::new_err(text));
-            }
-        };
-        let carrier = match link {
-            "sockets" => Carrier::Sockets,
-            "xdp" => Carrier::Xdp,
-            other => {
-                let text = format!("link: '{other}'; valid are 'sockets', 'xdp'");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let receive = one_of("receive", receive, [("socket", Receive::Socket), ("raw", Receive::Raw)])?;
+        let checksums =
+            one_of("checksums", checksums, [("filled", Checksums::Filled), ("zero", Checksums::Zero)])?;
+        let carrier = one_of("link", link, [("sockets", Carrier::Sockets), ("xdp", Carrier::Xdp)])?;
         let parse = |ip: &str| {
             ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
         };
