@@ -172,7 +172,7 @@ impl Peer {
             rate: config.rate.build(&path),
             pacer: Pacer::with_burst_time(config.burst_wire_ns),
             spray: Spray::new(paths, seed),
-            estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
+            estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns, config.traffic),
             mtu: PathMtu::new(config.mtu),
             pieces: Pieces::new(config.world),
             unheard: false,

@@ -33,6 +33,11 @@ impl Failure {
         Self { code: 3, error: error.into() }
     }
 
+    /// Why, without the exit code.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        self.error
+    }
+
     /// The process's exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)

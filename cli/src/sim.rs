@@ -144,6 +144,10 @@ impl Files for Beside<'_> {
         Model::from_yaml(&self.text(name)?, name).map_err(|error| error.to_string())
     }
 
+    fn trace(&mut self, name: &str) -> Result<String, String> {
+        self.text(name)
+    }
+
     fn parameters(&mut self, hidden: u32) -> Result<usize, String> {
         Ok(training::network(hidden).parameters())
     }

@@ -2,7 +2,7 @@
 //! What is known of the way to a peer.
 
 use super::backoff;
-use crate::config::TimeoutConfig;
+use crate::config::{TimeoutConfig, Traffic};
 use crate::rtt::RttEstimator;
 
 /// The most that a way may take of which nothing is known.
@@ -23,6 +23,8 @@ pub struct PathEstimate {
     host_jitter_ns: u64,
     /// Time that a queue takes which switches are about to cut.
     trim_delay_ns: u64,
+    /// Time that a whole packet may wait in a queue which cuts, behind heads and whole ones.
+    queues_ns: u64,
     /// The most by which packets that arrived had been overtaken, of late.
     overtaken: Overtaken,
     /// How often packets counted as lost for their age while no round trip was known.
@@ -51,15 +53,20 @@ impl Overtaken {
 }
 
 impl PathEstimate {
-    /// Nothing is known but the configuration's [`host_jitter_ns`](crate::config::EndpointConfig) and `trim_delay_ns`.
-    pub fn new(host_jitter_ns: u64, trim_delay_ns: u64) -> Self {
-        Self { host_jitter_ns, trim_delay_ns, ..Self::default() }
+    /// Nothing is known but the configuration's [`host_jitter_ns`](crate::config::EndpointConfig), `trim_delay_ns` and `traffic`.
+    pub fn new(host_jitter_ns: u64, trim_delay_ns: u64, traffic: Traffic) -> Self {
+        let queues_ns = if traffic == Traffic::Trimmable { QUEUES.saturating_mul(trim_delay_ns) } else { 0 };
+        Self { host_jitter_ns, trim_delay_ns, queues_ns, ..Self::default() }
     }
 
     /// A data packet sent longer ago than this, and not there, is lost. Where packets are sent again before any is heard of nothing is measured (Karn's algorithm), so the
     /// time doubles until one is (RFC 6298 §5.5), up to the second that TCP begins with (§2.1).
+    ///
+    /// A queue may have built up since the last round trip was measured. One that cuts has a longest time, which is waited for. Of one that drops nothing is known; there a packet
+    /// that is sent again for nothing costs less than waiting for one that is lost.
     pub fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
         measured_ns(&self.data, timeouts)
+            .map(|measured_ns| measured_ns.saturating_add(self.queues_ns))
             .unwrap_or_else(|| backoff(timeouts.initial_ns, self.given_up, UNKNOWN_NS))
             .max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
     }
@@ -170,6 +177,17 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_waits_in_a_queue_which_cuts_is_not_lost() {
+        let timeouts = TimeoutConfig::default();
+        for (traffic, waits_ns) in [(Traffic::Trimmable, 80_000), (Traffic::Droppable, 0)] {
+            let mut estimate = PathEstimate::new(0, 20_000, traffic);
+            estimate.data.sample(10_000);
+            // Three round trips: RFC 6298's first time-out.
+            assert_eq!(estimate.loss_delay_ns(&timeouts), 30_000 + waits_ns, "{traffic:?}");
+        }
+    }
+
+    #[test]
     fn a_way_that_takes_longer_than_the_most_is_waited_for() {
         let (mut estimate, timeouts) = (PathEstimate::default(), TimeoutConfig::default());
         (0..100).for_each(|_| estimate.data.sample(325_000_000));
@@ -213,14 +231,15 @@ mod tests {
 
     #[test]
     fn a_queue_on_one_path_that_does_not_cut_yet_is_no_loss() {
-        let mut estimate = PathEstimate::new(0, 20_000);
+        let mut estimate = PathEstimate::new(0, 20_000, Traffic::Trimmable);
         estimate.data.sample(10_000);
         assert_eq!(estimate.reorder_ns(), Some(20_000));
     }
 
     #[test]
     fn a_rate_falls_with_the_time_of_a_silence_to_a_64th() {
-        let (mut estimate, timeouts) = (PathEstimate::new(0, 20_000), TimeoutConfig::default());
+        let (mut estimate, timeouts) =
+            (PathEstimate::new(0, 20_000, Traffic::Trimmable), TimeoutConfig::default());
         assert_eq!(estimate.rate_in_silence_bps(64_000, 1 << 40, &timeouts), 64_000, "nothing is known");
         estimate.control.sample(10_000);
         // Three round trips (RFC 6298's first time-out), a report that is held back, and a queue that cuts.

@@ -36,7 +36,12 @@ pub(super) struct Curves {
 impl Curves {
     pub(super) fn new(prepared: &Prepared, outcome: &Outcome) -> Self {
         let demands = &prepared.setup.demands;
-        let over = || outcome.flows.iter().filter(|flow| demands[flow.demand].foreground);
+        let over = || {
+            outcome
+                .flows
+                .iter()
+                .filter(|flow| demands[flow.demand].foreground && !demands[flow.demand].computes())
+        };
         let seconds = |ns: u64| ns as f64 / 1e9;
         let times: Vec<f64> = over().map(|flow| seconds(flow.duration_ns)).collect();
         let ends: Vec<f64> = over().map(|flow| seconds(flow.began_ns + flow.duration_ns)).collect();

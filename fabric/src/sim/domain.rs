@@ -43,6 +43,7 @@ pub(crate) enum Event {
     Pull {
         host: u32,
     },
+    /// A flow begins, or a computation ends.
     Begin {
         flow: u32,
     },
@@ -121,7 +122,7 @@ impl Domain {
             })
             .collect();
         let mut ends = vec![(0_u32, 0_u32); network.hosts.len()];
-        for planned in &network.flows {
+        for planned in network.flows.iter().filter(|planned| !planned.computes()) {
             ends[planned.flow.source as usize].0 += 1;
             ends[planned.flow.destination as usize].1 += 1;
         }
@@ -138,15 +139,13 @@ impl Domain {
             made[place.domain as usize].switches.push(Switch::new(network, number, &ports));
         }
         for (number, planned) in (0_u32..).zip(&network.flows) {
-            let domain = &mut made[network.hosts[planned.flow.source as usize].domain as usize];
-            match planned.begin {
-                Begin::At(at_ns) => domain.calendar.push(at_ns, Event::Begin { flow: number }),
-                Begin::Later(pause_ns) if planned.waits_for == 0 => {
-                    domain.calendar.push(pause_ns, Event::Begin { flow: number });
-                }
-                Begin::Later(_) => {
-                    domain.waiting.insert(number, planned.waits_for);
-                }
+            let place = network.hosts[planned.flow.source as usize];
+            let domain = &mut made[place.domain as usize];
+            if planned.waits_for == 0 || matches!(planned.begin, Begin::At(_)) {
+                let at_ns = domain.hosts[place.index as usize].due_ns(0, planned);
+                domain.calendar.push(at_ns, Event::Begin { flow: number });
+            } else {
+                domain.waiting.insert(number, planned.waits_for);
             }
         }
         for (era, (at_ns, _)) in (1..).zip(&network.later) {

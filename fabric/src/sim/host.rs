@@ -4,7 +4,7 @@
 use super::calendar::Calendar;
 use super::domain::{Event, Side};
 use super::line::Line;
-use super::network::{Network, Totals};
+use super::network::{Network, Planned, Totals};
 use super::packet::{HEAD, Kind, Packet};
 use super::pfc::Hold;
 use super::transport::{Receiver, Sender};
@@ -81,6 +81,8 @@ pub(crate) struct Host {
     hold: Hold,
     /// Flows of which something has arrived, and not yet what is wanted.
     arriving: u32,
+    /// When the last of the computations that may be made is over.
+    computes_until_ns: u64,
 }
 
 impl Host {
@@ -97,12 +99,30 @@ impl Host {
             puller: Puller { turns: VecDeque::new(), waiting: Vec::new(), spacing, armed: false },
             hold: Hold::default(),
             arriving: 0,
+            computes_until_ns: 0,
         }
     }
 
-    /// A flow begins here.
+    /// When a flow begins, or a computation ends, that waits for nothing any longer.
+    pub(crate) fn due_ns(&mut self, now_ns: u64, planned: &Planned) -> u64 {
+        match planned.begin {
+            Begin::At(at_ns) => at_ns.max(now_ns),
+            Begin::Later(pause_ns) if pause_ns == 0 || !planned.computes() => now_ns + pause_ns,
+            Begin::Later(takes_ns) => {
+                self.computes_until_ns = self.computes_until_ns.max(now_ns) + takes_ns;
+                self.computes_until_ns
+            }
+        }
+    }
+
+    /// A flow begins here, or a computation ends.
     pub(crate) fn begin(&mut self, around: &mut Around<'_>, flow: u32) {
         let planned = &around.network.flows[flow as usize];
+        if planned.computes() {
+            let takes_ns = if let Begin::Later(takes_ns) = planned.begin { takes_ns } else { 0 };
+            around.began.push((flow, around.now_ns - takes_ns));
+            return self.over(around, flow, 1.0, Box::default());
+        }
         around.began.push((flow, around.now_ns));
         let end = around.network.transport.sender(planned.flow, around.now_ns);
         self.senders[planned.sender_slot as usize] =
@@ -206,19 +226,7 @@ impl Host {
             if let Some(pulls) = self.puller.waiting.get_mut(at as usize) {
                 *pulls = None;
             }
-            around.finished.push(Finish { flow, at_ns: around.now_ns, share_kept, planes });
-            for &next in &around.network.flows[flow as usize].next {
-                let Some(left) = around.waiting.get_mut(&next) else { continue };
-                *left -= 1;
-                if *left == 0 {
-                    let pause_ns = match around.network.flows[next as usize].begin {
-                        Begin::At(_) => 0,
-                        Begin::Later(pause_ns) => pause_ns,
-                    };
-                    around.calendar.push(around.now_ns + pause_ns, Event::Begin { flow: next });
-                }
-            }
-            return;
+            return self.over(around, flow, share_kept, planes);
         }
         let wake = slot.end.poll_timeout();
         arm(
@@ -227,6 +235,19 @@ impl Host {
             wake,
             Event::Timer { host: self.number, side: Side::Receiver, slot: at },
         );
+    }
+
+    /// A flow or a computation is over here: what waited for it has one thing less to wait for.
+    fn over(&mut self, around: &mut Around<'_>, flow: u32, share_kept: f64, planes: Box<[u8]>) {
+        around.finished.push(Finish { flow, at_ns: around.now_ns, share_kept, planes });
+        for &next in &around.network.flows[flow as usize].next {
+            let Some(left) = around.waiting.get_mut(&next) else { continue };
+            *left -= 1;
+            if *left == 0 {
+                let at_ns = self.due_ns(around.now_ns, &around.network.flows[next as usize]);
+                around.calendar.push(at_ns, Event::Begin { flow: next });
+            }
+        }
     }
 
     /// Pulls go to their queue.

@@ -11,7 +11,7 @@ use super::transport::{Flow, Transport};
 use super::workload::Begin;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A flow of the run, and what waits for it.
+/// A flow of the run, or a computation, and what waits for it.
 #[derive(Debug)]
 pub(crate) struct Planned {
     pub(crate) flow: Flow,
@@ -25,6 +25,13 @@ pub(crate) struct Planned {
     /// Where its two hosts keep it.
     pub(crate) sender_slot: u32,
     pub(crate) receiver_slot: u32,
+}
+
+impl Planned {
+    /// Whether it is a computation, of which nothing is sent.
+    pub(crate) fn computes(&self) -> bool {
+        self.flow.source == self.flow.destination
+    }
 }
 
 /// A change of a link at a time.
@@ -104,7 +111,8 @@ impl Network {
                 priority: demand.priority,
                 seed: mix(seed ^ mix(u64::from(number))),
             };
-            let (sender_slot, receiver_slot) = (slot(source, true), slot(destination, false));
+            let (sender_slot, receiver_slot) =
+                if demand.computes() { (0, 0) } else { (slot(source, true), slot(destination, false)) };
             let waits_for = demand.after.len() as u32;
             let (begin, foreground) = (demand.begin, demand.foreground);
             flows.push(Planned {

@@ -24,7 +24,7 @@ pub struct RunReport {
     pub fct_p999_s: f64,
     /// Of the slowest flow.
     pub fct_max_s: f64,
-    /// From the begin of the first flow to the end of the last.
+    /// From the begin of the first flow or computation to the end of the last.
     pub completion_s: f64,
     /// Least time in which the busiest host's link carries the payload; waits for computation are not in it.
     pub ideal_s: f64,
@@ -85,14 +85,15 @@ pub struct TrainingReport {
 /// The figures of a run that took so many seconds of wall-clock time.
 pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport {
     let demands = &prepared.setup.demands;
-    let over = outcome.flows.iter().filter(|flow| demands[flow.demand].foreground);
+    let all = outcome.flows.iter().filter(|flow| demands[flow.demand].foreground);
+    let over = all.clone().filter(|flow| !demands[flow.demand].computes());
     let mut times: Vec<u64> = over.clone().map(|flow| flow.duration_ns).collect();
     times.sort_unstable();
     let quantile = |share: f64| seconds(quantile(&times, share));
     let mean =
         times.iter().map(|&time| u128::from(time)).sum::<u128>() as f64 / times.len().max(1) as f64 / 1e9;
-    let first = over.clone().map(|flow| flow.began_ns).min().unwrap_or(0);
-    let last = over.clone().map(|flow| flow.began_ns + flow.duration_ns).max().unwrap_or(0);
+    let first = all.clone().map(|flow| flow.began_ns).min().unwrap_or(0);
+    let last = all.map(|flow| flow.began_ns + flow.duration_ns).max().unwrap_or(0);
     let (mut bytes, mut error) = (0.0, 0.0);
     for flow in over {
         let weight = demands[flow.demand].bytes as f64;
@@ -103,7 +104,7 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
     let share = |packets: u64| packets as f64 / outcome.sent.max(1) as f64;
     RunReport {
         name: prepared.name.clone(),
-        flows: demands.iter().filter(|demand| demand.foreground).count() as u64,
+        flows: demands.iter().filter(|demand| demand.foreground && !demand.computes()).count() as u64,
         unfinished: outcome.unfinished,
         fct_mean_s: mean,
         fct_p50_s: quantile(0.5),

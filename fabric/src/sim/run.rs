@@ -20,7 +20,7 @@ const LONGEST_WINDOW_NS: u64 = 100_000;
 pub struct Setup {
     /// Hosts, switches, links.
     pub topology: Topology,
-    /// Flows.
+    /// Flows and computations.
     pub demands: Vec<Demand>,
     /// Bytes of payload of a whole packet.
     pub payload: u32,
@@ -53,7 +53,7 @@ pub struct Progress {
     pub flows: u64,
 }
 
-/// A flow's life.
+/// A flow's life, or a computation's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowOutcome {
     /// Its place in the demands.

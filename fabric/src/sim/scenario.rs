@@ -24,9 +24,9 @@ use super::topology::{Shape, Topology};
 use super::transport::{Delivery, MltConfig, SwiftConfig, Transport, TrimwireConfig};
 use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
-    permutation, ring,
+    permutation, ring, trace,
 };
-use file::{Run, SizesWord, TopologyWords, WorkloadWords};
+use file::{Run, SizesWord, TopologyWords, TraceWords, WorkloadWords};
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 use trimwire_planner::espresso::Model;
 use words::{
@@ -247,10 +247,16 @@ fn demands(
             shards: servers.shards,
             iterations: servers.iterations,
             compression,
+            by_layer: servers.by_layer,
             jitter: servers.jitter,
         };
         check_servers(&how, &model, hosts)?;
         add(parameter_server(&model, hosts, &how, seed));
+    }
+    if let Some(TraceWords { file }) = &words.trace {
+        let at = |reason| (vec!["workload", "trace", "file"], reason);
+        let text = files.trace(file).map_err(at)?;
+        add(trace(&text, hosts, compression).map_err(|error| at(format!("{file}, {error}")))?);
     }
     if let Some(others) = &words.background {
         if !(0.0..1.0).contains(&others.load) {

@@ -6,6 +6,7 @@ mod beside_bursts;
 mod cluster;
 mod dcqcn;
 mod fabric_program;
+mod jobs;
 mod ladder;
 mod ranks;
 mod scenario;

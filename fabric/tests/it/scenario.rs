@@ -15,6 +15,10 @@ impl Files for NoFiles {
         Err(name.to_owned())
     }
 
+    fn trace(&mut self, name: &str) -> Result<String, String> {
+        Err(name.to_owned())
+    }
+
     fn fabric(&mut self, name: &str) -> Result<Topology, String> {
         Err(name.to_owned())
     }

@@ -3,10 +3,13 @@
 
 use super::super::Scenario;
 use super::super::read;
+use crate::failure::Failure;
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 use trimwire_agent::transcript::hex;
-use trimwire_fabric::sim::scenario::Parts;
+use trimwire_fabric::sim::run::Setup;
+use trimwire_fabric::sim::scenario::{Parts, Prepared};
+use trimwire_fabric::sim::workload::{Begin, Demand};
 
 /// Hashes of sources, made by `build.rs`.
 const SIMULATOR: &str = env!("TRIMWIRE_SOURCES_SIMULATOR");
@@ -20,9 +23,9 @@ const TABLES: &str = env!("TRIMWIRE_SOURCES_TABLES");
 /// Digits of a key: enough to tell a project's figures apart.
 const DIGITS: usize = 16;
 
-/// Of one run with one seed: sources, what the file says of it, and the files that it names.
+/// Of one run with one seed: sources, and what is simulated.
 pub(super) fn of_run(scenario: &Scenario, number: usize, seed: u64) -> anyhow::Result<String> {
-    let (words, files) = scenario.file.input(number).context("there is no such run")?;
+    let prepared = scenario.prepare(number, seed).map_err(Failure::into_error)?;
     let Parts { agent, dcqcn, swift, program, training } = scenario.file.parts(number);
     let transports = [(agent, AGENT), (dcqcn, DCQCN), (swift, SWIFT)];
     let parts = [(true, SIMULATOR)].into_iter().chain(transports);
@@ -31,12 +34,38 @@ pub(super) fn of_run(scenario: &Scenario, number: usize, seed: u64) -> anyhow::R
     for (_, sources) in parts.filter(|(used, _)| *used) {
         hash.update(sources);
     }
-    hash.update(seed.to_le_bytes());
-    hash.update(words);
-    for file in files {
-        hash.update(read(&scenario.beside(file))?);
+    take(&prepared, &mut hash);
+    if program {
+        // Tables are written of these.
+        let (words, files) = scenario.file.input(number).context("there is no such run")?;
+        hash.update(words);
+        for file in files {
+            hash.update(read(&scenario.beside(file))?);
+        }
     }
     Ok(digits(hash))
+}
+
+/// What is simulated, whatever words said it: a new word of scenario files makes no figure old.
+fn take(prepared: &Prepared, hash: &mut Sha256) {
+    let Prepared { name: _, setup, ideal_s, training } = prepared;
+    let Setup { topology, demands, payload, transport, rule, programs: _, .. } = setup;
+    let Setup { changes, reroute_ns, seed, limit_ns, keep_planes, .. } = setup;
+    hash.update(format!("{ideal_s:?} {training:?} {topology:?} {payload} {transport:?} {rule:?}"));
+    hash.update(format!("{changes:?} {reroute_ns:?} {seed} {limit_ns} {keep_planes}"));
+    // Some have millions.
+    for Demand { source, destination, bytes, begin, after, foreground, priority } in demands {
+        let (later, ns) = match begin {
+            Begin::At(ns) => (false, ns),
+            Begin::Later(ns) => (true, ns),
+        };
+        let words = [source, destination].map(|host| host.to_le_bytes());
+        hash.update(words.as_flattened());
+        hash.update([bytes, ns].map(|number| number.to_le_bytes()).as_flattened());
+        hash.update([u8::from(later), u8::from(*foreground), *priority]);
+        hash.update((after.len() as u64).to_le_bytes());
+        after.iter().for_each(|before| hash.update(before.to_le_bytes()));
+    }
 }
 
 /// Of a whole figure: its runs with all seeds, and how its table looks.
@@ -64,7 +93,7 @@ mod tests {
 
     /// Items of the agent that the simulator imports, by module, and the files in `build.rs` that have them.
     const KNOWN: [&str; 7] = [
-        "config::TimeoutConfig",
+        "config::{TimeoutConfig, Traffic}",
         "pacing::Pacer",
         "rate::",
         "rtt::",

@@ -59,6 +59,8 @@ pub struct File {
 pub trait Files {
     /// A model; or why it cannot be had.
     fn model(&mut self, name: &str) -> Result<Model, String>;
+    /// The text of a trace; or why it cannot be had.
+    fn trace(&mut self, name: &str) -> Result<String, String>;
     /// The network that a fabric file describes; or why it cannot be had.
     fn fabric(&mut self, name: &str) -> Result<Topology, String>;
     /// Coordinates of the gradient of the network that is trained where its two hidden layers have so many units; or why it cannot be had.
@@ -212,6 +214,8 @@ pub(super) struct WorkloadWords {
     pub(super) all_to_all: Option<PatternWords>,
     /// An all-reduce around a ring.
     pub(super) ring: Option<RingWords>,
+    /// A job of your own.
+    pub(super) trace: Option<TraceWords>,
     /// Workers and parameter servers.
     pub(super) parameter_server: Option<ParameterServerWords>,
     /// Other traffic, which reports leave out beside other flows.
@@ -222,7 +226,8 @@ impl WorkloadWords {
     /// Whether there is more than background.
     pub(super) fn has_patterns(&self) -> bool {
         let patterns = [self.permutation.is_some(), self.all_to_all.is_some(), self.ring.is_some()];
-        patterns.contains(&true) || self.incast.is_some() || self.parameter_server.is_some()
+        let jobs = [self.parameter_server.is_some(), self.trace.is_some()];
+        patterns.contains(&true) || self.incast.is_some() || jobs.contains(&true)
     }
 }
 
@@ -316,6 +321,13 @@ pub(super) struct RingWords {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct TraceWords {
+    /// CSV file of computations, messages and collectives.
+    pub(super) file: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ParameterServerWords {
     /// Model file.
     pub(super) model: String,
@@ -334,6 +346,9 @@ pub(super) struct ParameterServerWords {
     /// Iterations.
     #[serde(default = "one_of")]
     pub(super) iterations: u32,
+    /// Begin the next forward pass with the front layer as soon as its parameters are there.
+    #[serde(default)]
+    pub(super) by_layer: bool,
     /// Compute up to this share longer, drawn by worker.
     #[serde(default)]
     pub(super) jitter: f64,
@@ -476,7 +491,9 @@ impl File {
         let workload = run.workload.as_ref().unwrap_or(&self.workload);
         let of_servers = workload.parameter_server.as_ref().map(|servers| servers.model.as_str());
         let of_ring = workload.ring.as_ref().and_then(|ring| ring.model.as_deref());
-        let files = [topology.fabric.as_deref(), of_servers, of_ring].into_iter().flatten().collect();
+        let of_trace = workload.trace.as_ref().map(|trace| trace.file.as_str());
+        let files =
+            [topology.fabric.as_deref(), of_servers, of_ring, of_trace].into_iter().flatten().collect();
         let text = format!(
             "{limit:?} {payload:?} {training:?} {links:?} {reroute:?} {topology:?} {workload:?} {run:?}"
         );

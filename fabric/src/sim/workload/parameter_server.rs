@@ -30,6 +30,8 @@ pub struct ParameterServer {
     pub iterations: u32,
     /// Tensors take so many times fewer bytes than in f32, at least 1.
     pub compression: f64,
+    /// The next forward pass begins with the front layer as soon as its parameters are there, and goes on layer by layer (BytePS); otherwise it waits for all of them.
+    pub by_layer: bool,
     /// Workers do not compute equally fast: each tensor's time is up to this share longer, drawn.
     pub jitter: f64,
 }
@@ -60,11 +62,13 @@ impl ParameterServer {
         [(0..hosts).filter(|host| !is_server(host)).collect(), (0..hosts).filter(is_server).collect()]
     }
 
-    /// Flows that a model makes at most.
+    /// Flows and computations that a model makes at most.
     pub fn flows(&self, model: &Model, hosts: u32) -> u64 {
         let [workers, servers] = self.roles(hosts).map(|all| all.len() as u64);
         let parts = u64::from(self.shards).clamp(1, (servers / u64::from(self.jobs.max(1))).max(1));
-        2 * model.tensors.len() as u64 * parts * workers * u64::from(self.iterations)
+        let tensors = model.tensors.len() as u64;
+        // Each part meets at its server; each tensor's forward pass is a computation.
+        tensors * (2 * parts * workers + parts + workers) * u64::from(self.iterations)
     }
 }
 
@@ -115,12 +119,21 @@ fn one_job(
         foreground: true,
         priority: part.priority,
     };
-    // By worker: what it has to have before it goes on.
-    let mut pulls: Vec<Vec<u32>> = vec![Vec::new(); workers.len()];
+    // By worker: what it has to have before it goes on, with the tensors.
+    let mut pulls: Vec<Vec<(usize, u32)>> = vec![Vec::new(); workers.len()];
+    let backward_us: f64 = model.tensors.iter().map(|tensor| tensor.compute_us).sum();
     for _ in 0..how.iterations {
         let mut pushes: Vec<Vec<u32>> = vec![Vec::new(); parts.len()];
-        for (&worker, waits_for) in workers.iter().zip(&pulls) {
-            let mut made_us = model.forward_ms * 1e3;
+        for (&worker, pulls) in workers.iter().zip(&pulls) {
+            let (waits_for, mut made_us) = if how.by_layer && !pulls.is_empty() {
+                (vec![forward(demands, model, worker, pulls, backward_us)], 0.0)
+            } else if pulls.is_empty() {
+                (Vec::new(), model.forward_ms * 1e3)
+            } else {
+                let all = pulls.iter().map(|(_, number)| *number).collect();
+                demands.push(Demand::computation(worker, 0, all));
+                (vec![demands.len() as u32 - 1], model.forward_ms * 1e3)
+            };
             let made_us: Vec<f64> = model
                 .tensors
                 .iter()
@@ -136,15 +149,40 @@ fn one_job(
             }
         }
         pulls = vec![Vec::new(); workers.len()];
-        for (part, pushes) in parts.iter().zip(&pushes) {
-            for (&worker, pulls) in
-                workers.iter().zip(&mut pulls).filter(|(worker, _)| **worker != part.server)
-            {
-                pulls.push(demands.len() as u32);
-                demands.push(flow(part, part.server, worker, Begin::Later(0), pushes.clone()));
+        for (part, pushes) in parts.iter().zip(pushes) {
+            // One that all pulls wait for, instead of as many lists of all pushes.
+            let summed = demands.len() as u32;
+            demands.push(Demand::computation(part.server, 0, pushes));
+            for (&worker, pulls) in workers.iter().zip(&mut pulls) {
+                if worker == part.server {
+                    pulls.push((part.tensor, summed));
+                } else {
+                    pulls.push((part.tensor, demands.len() as u32));
+                    demands.push(flow(part, part.server, worker, Begin::Later(0), vec![summed]));
+                }
             }
         }
     }
+}
+
+/// A worker's forward pass, the front layer's tensor first, each when its parameters are there: the last computation. The pass's time is divided as the backward pass's is.
+fn forward(
+    demands: &mut Vec<Demand>,
+    model: &Model,
+    worker: u32,
+    pulls: &[(usize, u32)],
+    backward_us: f64,
+) -> u32 {
+    let mut before = None;
+    for (number, tensor) in model.tensors.iter().enumerate().rev() {
+        let share = if backward_us > 0.0 { tensor.compute_us / backward_us } else { 0.0 };
+        let takes_ns = (model.forward_ms * 1e6 * share) as u64;
+        let of_it = pulls.iter().filter(|(tensor, _)| *tensor == number).map(|(_, pull)| *pull);
+        let after = of_it.chain(before).collect();
+        before = Some(demands.len() as u32);
+        demands.push(Demand::computation(worker, takes_ns, after));
+    }
+    before.unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -170,12 +208,17 @@ mod tests {
         shards: 1,
         iterations: 1,
         compression: 1.0,
+        by_layer: false,
         jitter: 0.0,
     };
 
+    /// Those that are sent, with their numbers.
+    fn flows(demands: &[Demand]) -> Vec<(usize, &Demand)> {
+        demands.iter().enumerate().filter(|(_, demand)| !demand.computes()).collect()
+    }
+
     fn check_waits(demands: &[Demand]) {
         for (number, demand) in demands.iter().enumerate() {
-            assert_ne!(demand.source, demand.destination);
             for &before in &demand.after {
                 assert!((before as usize) < number);
                 assert_eq!(demands[before as usize].destination, demand.source);
@@ -188,12 +231,14 @@ mod tests {
         let how = ParameterServer { iterations: 2, compression: 4.0, ..WHOLE };
         let demands = parameter_server(&model(), 8, &how, 1);
         // Six workers, two tensors, two ways, two iterations.
-        assert_eq!((demands.len(), how.flows(&model(), 8)), (6 * 2 * 2 * 2, 48));
+        assert_eq!(flows(&demands).len(), 6 * 2 * 2 * 2);
+        assert!(demands.len() as u64 <= how.flows(&model(), 8));
         check_waits(&demands);
         assert_eq!(demands[0].bytes, 1_000);
         assert_eq!(demands[0].begin, Begin::Later(110_000));
-        let pull = &demands[12];
-        assert_eq!((pull.source, pull.after.len()), (3, 6));
+        let (_, pull) = flows(&demands)[12];
+        let summed = &demands[pull.after[0] as usize];
+        assert_eq!((pull.source, pull.after.len(), summed.after.len()), (3, 1, 6));
         // The front layer's tensor comes last, and has the higher priority.
         assert!(demands[1].priority > demands[0].priority);
     }
@@ -202,7 +247,7 @@ mod tests {
     fn shards_go_to_as_many_servers_and_have_all_of_a_tensors_bytes() {
         let how = ParameterServer { shards: 2, ..WHOLE };
         let demands = parameter_server(&model(), 8, &how, 1);
-        assert_eq!((demands.len() as u64, how.flows(&model(), 8)), (6 * 4 * 2, 48));
+        assert_eq!(flows(&demands).len(), 6 * 4 * 2);
         check_waits(&demands);
         let pushed = |server| -> u64 {
             let to = demands.iter().filter(|demand| demand.source == 0 && demand.destination == server);
@@ -210,7 +255,26 @@ mod tests {
         };
         assert_eq!((pushed(3), pushed(7)), (8_000, 8_000));
         // More parts than servers are as many as there are.
-        assert_eq!(parameter_server(&model(), 8, &ParameterServer { shards: 9, ..how }, 1).len(), 48);
+        let more = parameter_server(&model(), 8, &ParameterServer { shards: 9, ..how }, 1);
+        assert_eq!(flows(&more).len(), 48);
+    }
+
+    #[test]
+    fn a_pass_by_layer_computes_the_front_layer_when_its_parameters_are_there_and_pushes_after_the_last() {
+        let how = ParameterServer { iterations: 2, by_layer: true, ..WHOLE };
+        let demands = parameter_server(&model(), 8, &how, 1);
+        check_waits(&demands);
+        assert!(demands.len() as u64 <= how.flows(&model(), 8));
+        // Both layers take half of the pass, as they do of the backward pass.
+        let passes: Vec<(usize, &Demand)> =
+            demands.iter().enumerate().filter(|(_, one)| one.begin == Begin::Later(50_000)).collect();
+        assert_eq!(passes.len(), 6 * 2);
+        let [(front, first), (back, second)] = passes[..2] else { panic!("two layers") };
+        // Tensor 1 is the front layer's: its one part has another server than tensor 0's.
+        assert_eq!((first.after.len(), second.after.len()), (1, 2));
+        assert!(second.after.contains(&(front as u32)));
+        let push = demands.iter().find(|one| !one.computes() && one.after == [back as u32]).unwrap();
+        assert_eq!((push.source, push.begin), (first.source, Begin::Later(10_000)));
     }
 
     #[test]
@@ -218,8 +282,11 @@ mod tests {
         let how = ParameterServer { jobs: 2, ..WHOLE };
         let demands = parameter_server(&model(), 8, &how, 1);
         check_waits(&demands);
-        let servers: BTreeSet<(u32, u32)> =
-            demands.iter().filter(|d| d.source % 4 != 3).map(|d| (d.source, d.destination)).collect();
+        let servers: BTreeSet<(u32, u32)> = flows(&demands)
+            .iter()
+            .filter(|(_, d)| d.source % 4 != 3)
+            .map(|(_, d)| (d.source, d.destination))
+            .collect();
         // Workers 0, 2, 5 have server 3; workers 1, 4, 6 have server 7.
         assert_eq!(servers, [(0, 3), (2, 3), (5, 3), (1, 7), (4, 7), (6, 7)].into());
     }
@@ -230,7 +297,8 @@ mod tests {
         let demands = parameter_server(&model(), 4, &how, 1);
         check_waits(&demands);
         // Two tensors of four parts, each of which three workers push and pull.
-        assert_eq!(demands.len(), 2 * 4 * 3 * 2);
-        assert!(demands.iter().all(|demand| demand.after.is_empty() || demand.after.len() == 3));
+        assert_eq!(flows(&demands).len(), 2 * 4 * 3 * 2);
+        let sums = demands.iter().filter(|demand| demand.computes());
+        assert!(sums.clone().count() == 8 && sums.into_iter().all(|sum| sum.after.len() == 3));
     }
 }

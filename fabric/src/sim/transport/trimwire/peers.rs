@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a rank knows of the way to another one, beyond one message.
 
-use super::{Flow, TrimwireConfig, others};
+use super::{Delivery, Flow, TrimwireConfig, others};
 use std::sync::{Arc, Mutex, OnceLock};
+use trimwire_agent::config::Traffic;
 use trimwire_agent::rate::{PathModel, RateLaw};
 use trimwire_agent::spray::Spray;
 use trimwire_agent::transfer::{PathEstimate, Slowdown};
@@ -22,7 +23,11 @@ impl Way {
         let trim_delay_ns = config.trim_delay_ns;
         let planned_bps = Some(flow.rate_bps / others(flow));
         let path = PathModel { trim_delay_ns, planned_bps, ..PathModel::new(flow.rate_bps) };
-        let mut estimate = PathEstimate::new(0, trim_delay_ns);
+        let traffic = match config.delivery {
+            Delivery::Cut { .. } | Delivery::RepairCut => Traffic::Trimmable,
+            Delivery::RepairDropped => Traffic::Droppable,
+        };
+        let mut estimate = PathEstimate::new(0, trim_delay_ns, traffic);
         estimate.control.sample(flow.base_rtt_ns);
         Self {
             law: config.law.build(&path),
