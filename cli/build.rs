@@ -14,15 +14,17 @@ const LAYOUT: &str = "fabric/src/sim/scenario/figure.rs";
 const VECTORS: &str = "host-encoder/tests/vectors.json";
 
 /// Folders and files below a part's paths that are another part's.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 9] = [
     // What they make of words and seeds is hashed itself.
     "fabric/src/sim/scenario",
     "fabric/src/sim/workload",
+    "fabric/src/sim/quantity.rs",
     "fabric/src/sim/transport/trimwire",
     "fabric/src/sim/transport/dcqcn",
     "fabric/src/sim/transport/swift",
     "fabric/src/sim/discipline/red.rs",
     "fabric/src/sim/pfc.rs",
+    "fabric/src/sim/program.rs",
 ];
 
 /// Name of the variable, and the paths from the workspace's root.
@@ -39,7 +41,7 @@ const PARTS: [(&str, &[&str]); 8] = [
             VECTORS,
         ],
     ),
-    ("SIMULATOR", &["fabric/src/sim", "fabric/src/sim.rs"]),
+    ("SIMULATOR", &["fabric/src/sim", "fabric/src/sim.rs", "fabric/src/calendar.rs"]),
     // Transports that other figures do not have: a change of one makes none of those old.
     (
         "DCQCN",
@@ -77,6 +79,7 @@ const PARTS: [(&str, &[&str]); 8] = [
             "switch/src/traffic",
             "switch/src/traffic.rs",
             "cli/src/sim/program.rs",
+            "fabric/src/sim/program.rs",
             "p4/build/bmv2",
         ],
     ),

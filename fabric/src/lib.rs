@@ -4,7 +4,7 @@
 //! ```text
 //!  cluster::Cluster ── all_reduce(gradients) ──► sums, completion times
 //!        │
-//!  network::Network ── event::EventQueue ──► nodes: RankHost (agent + codec) │ CrossSender │ Switch (engine + queues)
+//!  network::Network ── calendar::Calendar ──► nodes: RankHost (agent + codec) │ CrossSender │ Switch (engine + queues)
 //!                                              frames travel over links with a propagation delay
 //! ```
 //!
@@ -13,9 +13,9 @@
 //! deliberately does not do: it reads no clock and opens no socket.
 #![forbid(unsafe_code)]
 
+mod calendar;
 pub mod cluster;
 pub mod cross_traffic;
-pub mod event;
 pub mod frame;
 pub mod network;
 pub mod nodes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nodes joined by links, driven by the event queue.
 
-use crate::event::EventQueue;
+use crate::calendar::Calendar;
 
 /// A frame that leaves a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ struct Slot<N> {
 #[derive(Debug)]
 pub struct Network<N> {
     slots: Vec<Slot<N>>,
-    events: EventQueue<Event>,
+    events: Calendar<Event>,
     now_ns: u64,
     delivered: u64,
     lost: u64,
@@ -82,7 +82,7 @@ pub struct Network<N> {
 
 impl<N> Default for Network<N> {
     fn default() -> Self {
-        Self { slots: Vec::new(), events: EventQueue::default(), now_ns: 0, delivered: 0, lost: 0 }
+        Self { slots: Vec::new(), events: Calendar::default(), now_ns: 0, delivered: 0, lost: 0 }
     }
 }
 

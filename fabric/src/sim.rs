@@ -12,23 +12,23 @@
 //! written anew, each held against its paper, the P4 engine or a closed form; docs/reference/scenario.md says what is real and what is modelled. The same seed gives the same results with any
 //! number of threads. What it deliberately does not do: no codec runs here, and no clock is read.
 
-mod calendar;
 pub mod discipline;
 mod domain;
+mod event;
 mod host;
 mod line;
 mod network;
 pub mod packet;
 pub mod pfc;
 pub mod program;
+mod quantity;
 mod random;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod setup;
 mod switch;
 pub mod topology;
 pub mod transport;
 mod windows;
 pub mod workload;
-
-pub use network::LinkChange;

@@ -65,8 +65,8 @@ impl PathEstimate {
     /// A queue may have built up since the last round trip was measured. One that cuts has a longest time, which is waited for. Of one that drops nothing is known; there a packet
     /// that is sent again for nothing costs less than waiting for one that is lost.
     pub fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
-        measured_ns(&self.data, timeouts)
-            .map(|measured_ns| measured_ns.saturating_add(self.queues_ns))
+        let known_ns = measured_ns(&self.data, timeouts).map(|ns| ns.saturating_add(self.queues_ns));
+        known_ns
             .unwrap_or_else(|| backoff(timeouts.initial_ns, self.given_up, UNKNOWN_NS))
             .max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
     }

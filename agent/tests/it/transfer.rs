@@ -297,13 +297,16 @@ fn late_data_of_a_finished_message_brings_another_stop() {
     assert!(receiver.poll_transmit(now_ns + SECOND).is_none() && receiver.poll_event().is_none());
 }
 
+/// The longest time that a queue which cuts takes: four trim delays.
+const QUEUES_NS: u64 = 80_000;
+
 #[test]
-fn a_lost_tail_is_repaired_after_the_measured_round_trip_not_after_the_minimum_timeout() {
+fn a_lost_tail_is_repaired_after_the_measured_round_trip_and_the_longest_queue_not_the_minimum_timeout() {
     let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 74);
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), PLANES);
     assert_eq!((received.packets, sent.repaired), (75, 1));
-    assert!(received.duration_ns < 75 * 1_100 + 100_000, "took {} ns", received.duration_ns);
+    assert!(received.duration_ns < 75 * 1_100 + 100_000 + QUEUES_NS, "took {} ns", received.duration_ns);
 }
 
 #[test]
@@ -352,7 +355,7 @@ fn losses_within_the_bound_are_not_repaired_and_end_without_a_timeout() {
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before % 30 == 14);
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), PLANES);
     assert_eq!((sent.repaired, received.missing, received.packets), (0, 3, 75));
-    assert!(received.duration_ns < 75 * 1_100 + 100_000, "took {} ns", received.duration_ns);
+    assert!(received.duration_ns < 75 * 1_100 + 100_000 + QUEUES_NS, "took {} ns", received.duration_ns);
 }
 
 #[test]

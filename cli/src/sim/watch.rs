@@ -4,7 +4,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
-use trimwire_fabric::sim::run::Progress;
+use trimwire_fabric::sim::setup::Progress;
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
 

@@ -14,16 +14,13 @@ mod selective;
 pub use ladder::{Ladder, Rungs};
 pub use red::Marks;
 
-use super::packet::Packet;
+use super::packet::{PRIORITIES, Packet};
 use super::pfc::Pfc;
 use ndp::Ndp;
 use pfabric::PFabric;
 use priority::Priority;
 use red::Red;
 use selective::Selective;
-
-/// Queues of a port with strict priority.
-pub(crate) const PRIORITIES: usize = 8;
 
 /// What became of the packets that came to a port, by the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,69 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A switch with its hosts, and the events that happen there: what one thread runs without asking others.
 
-use super::calendar::Calendar;
+use super::event::{Event, Handed};
 use super::host::{Around, Finish, Host};
 use super::line::Line;
 use super::network::{Network, Totals};
 use super::packet::{Kind, Packet};
 use super::random::Random;
-use super::switch::{Sent, Switch};
+use super::switch::{Served, Switch};
 use super::topology::Node;
 use super::workload::Begin;
+use crate::calendar::Calendar;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trimwire_switch::engine::Spares;
-
-/// Which end of a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Sender,
-    Receiver,
-}
-
-/// What happens, at a node of the domain.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Arrival {
-        node: Node,
-        packet: Packet,
-    },
-    PortFree {
-        switch: u32,
-        port: u32,
-    },
-    CardFree {
-        host: u32,
-    },
-    Timer {
-        host: u32,
-        side: Side,
-        slot: u32,
-    },
-    Pull {
-        host: u32,
-    },
-    /// A flow begins, or a computation ends.
-    Begin {
-        flow: u32,
-    },
-    Change {
-        change: u32,
-    },
-    /// Switches have other ways.
-    Reroute {
-        era: u32,
-    },
-}
-
-/// A frame on its way from one domain to another.
-#[derive(Debug)]
-pub(crate) struct Handed {
-    pub(crate) at_ns: u64,
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) event: Event,
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -300,9 +250,9 @@ impl Domain {
     /// Puts a port's next frame on its line, if that is free.
     fn serve(&mut self, number: u32, index: usize, port: u32) {
         match self.switches[index].send(self.now_ns, &self.network, port, &mut self.spares) {
-            Sent::Away(at_ns, node, ingress, packet) => self.leave(at_ns, node, ingress, packet),
-            Sent::Lost(packet) => self.totals.lost += u64::from(packet.kind == Kind::Data),
-            Sent::Nothing => {}
+            Served::Away(at_ns, node, ingress, packet) => self.leave(at_ns, node, ingress, packet),
+            Served::Lost(packet) => self.totals.lost += u64::from(packet.kind == Kind::Data),
+            Served::Nothing => {}
         }
         if let Some(at_ns) = self.switches[index].wake(self.now_ns, port) {
             self.calendar.push(at_ns, Event::PortFree { switch: number, port });

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A host: its flows behind one card, which sends one frame at a time.
 
-use super::calendar::Calendar;
-use super::domain::{Event, Side};
+use super::event::{Event, Side};
 use super::line::Line;
 use super::network::{Network, Planned, Totals};
 use super::packet::{HEAD, Kind, Packet};
 use super::pfc::Hold;
 use super::transport::{Receiver, Sender};
 use super::workload::Begin;
+use crate::calendar::Calendar;
 use std::collections::{BTreeMap, VecDeque};
 use trimwire_agent::wire::SENDERS_MAX;
 

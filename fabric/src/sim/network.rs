@@ -5,7 +5,7 @@ use super::discipline::{Counts, Rule};
 use super::packet::HEAD;
 use super::program::Programs;
 use super::random::mix;
-use super::run::Setup;
+use super::setup::{LinkChange, Setup};
 use super::topology::{Node, Routes, Topology};
 use super::transport::{Flow, Transport};
 use super::workload::Begin;
@@ -32,19 +32,6 @@ impl Planned {
     pub(crate) fn computes(&self) -> bool {
         self.flow.source == self.flow.destination
     }
-}
-
-/// A change of a link at a time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LinkChange {
-    /// When, ns.
-    pub at_ns: u64,
-    /// The link, by its place in the topology.
-    pub link: usize,
-    /// Whether it works; frames that meet one that does not are lost, and the switches at its ends choose other ways where they have any.
-    pub up: bool,
-    /// Share of the frames that vanish, each way.
-    pub loss: f64,
 }
 
 /// Where a node is: domain, and place among its hosts or switches.

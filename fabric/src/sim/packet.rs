@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What travels: the head of a frame, and its length. Bodies are not simulated; a cut changes the length.
 
-use super::program::Head;
-
 /// Bytes in front of what a DATA packet carries, the same for all transports so that they are compared at equal payloads: Ethernet 14, IPv4 20, UDP 8,
 /// 20 of the transport (docs/reference/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
 pub const HEAD: u32 = 62;
@@ -10,6 +8,8 @@ pub const HEAD: u32 = 62;
 pub(crate) const CONTROL: u32 = 64;
 /// The queue of control packets where a port has several; the highest is served first.
 pub(crate) const CONTROL_CLASS: u8 = 7;
+/// Queues of a port with strict priority.
+pub(crate) const PRIORITIES: usize = 8;
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,22 @@ pub(crate) struct Report {
     pub(crate) held_ns: u32,
     /// When it left.
     pub(crate) sent_ns: u64,
+}
+
+/// The beginning of a frame, as switches with a program see it, and the port of the switch that it is on its way to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) bytes: [u8; Self::BYTES],
+    pub(crate) ingress: u16,
+}
+
+impl Head {
+    pub(crate) const BYTES: usize = HEAD as usize;
+
+    /// As much of it as a frame of so many bytes has.
+    pub(crate) fn of(&self, length: u32) -> &[u8] {
+        &self.bytes[..Self::BYTES.min(length as usize)]
+    }
 }
 
 /// A packet.

@@ -10,8 +10,7 @@
 //! What is on its way until the other end holds is taken in headroom, which is reserved. With enough of it nothing is lost. Thresholds are those of Zhu et al. (SIGCOMM 2015, §4).
 //! A pause holds until it is lifted, as if it were repeated before its quanta are over; pause frames are not lost on gray links, and a link that changes forgets its pauses.
 
-use super::discipline::PRIORITIES;
-use super::packet::{CONTROL, CONTROL_CLASS};
+use super::packet::{CONTROL, CONTROL_CLASS, PRIORITIES};
 
 /// PFC's priorities in Zhu et al., §4: their formula for β divides by all eight.
 const SHARES: u64 = PRIORITIES as u64;

@@ -4,7 +4,7 @@
 //! Elsewhere packets are a few numbers. Where one comes to such a switch it gets a head, the Ethernet, IPv4 and UDP headers that a host would write, which goes with it from one such switch to the
 //! next as the program leaves it; bodies are lengths here, too. 20 bytes behind UDP stand for the transport's header, which no switch reads.
 
-use super::packet::{Ecn, HEAD, Kind, Packet, Trimming};
+use super::packet::{Ecn, Head, Kind, Packet, Trimming};
 use super::topology::Topology;
 use crate::frame::Address;
 use std::collections::BTreeMap;
@@ -16,7 +16,6 @@ use trimwire_switch::engine::Pipeline;
 const AGENT_PORT: u16 = 9_217;
 /// Routers that a packet may meet.
 const TTL: u8 = 64;
-const BYTES: usize = HEAD as usize;
 
 /// Code points of the fabric's DSCP plan (docs/reference/fabric-file.md): what hosts write, and what switches write into what they cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +131,7 @@ impl Programs {
             Ecn::Ect => 2,
             Ecn::Ce => 3,
         };
-        let mut bytes = [0; BYTES];
+        let mut bytes = [0; Head::BYTES];
         bytes[..6].copy_from_slice(&to.mac);
         bytes[6..12].copy_from_slice(&from.mac);
         bytes[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -157,7 +156,7 @@ impl Programs {
     pub(crate) fn leave(&self, packet: &mut Packet, frame: &[u8], length: usize) {
         packet.length = length.min(u32::MAX as usize) as u32;
         let Some(head) = &mut packet.head else { return };
-        let kept = frame.len().min(BYTES);
+        let kept = frame.len().min(Head::BYTES);
         head.bytes[..kept].copy_from_slice(&frame[..kept]);
         let tos = head.bytes[15];
         if self.code_points.trimmed.contains(&(tos >> 2)) {
@@ -189,20 +188,6 @@ impl fmt::Debug for Programs {
             .field("ports", &ports)
             .field("source", &self.source)
             .finish()
-    }
-}
-
-/// The beginning of a frame, and the port of the switch that it is on its way to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
-    bytes: [u8; BYTES],
-    pub(crate) ingress: u16,
-}
-
-impl Head {
-    /// As much of it as a frame of so many bytes has.
-    pub(crate) fn of(&self, length: u32) -> &[u8] {
-        &self.bytes[..BYTES.min(length as usize)]
     }
 }
 

@@ -1,57 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A run: what is simulated, and what came out.
 
-use super::discipline::{Counts, Rule};
+use super::discipline::Counts;
 use super::domain::Domain;
-use super::network::{LinkChange, Network, Totals};
-use super::program::Programs;
-use super::topology::Topology;
-use super::transport::Transport;
+use super::network::{Network, Totals};
+use super::setup::{Progress, Setup};
 use super::windows::{self, Bounds};
-use super::workload::Demand;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Windows are no longer than this, so that a run ends soon after its last flow and tells how far it is.
 const LONGEST_WINDOW_NS: u64 = 100_000;
-
-/// What is simulated.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Hosts, switches, links.
-    pub topology: Topology,
-    /// Flows and computations.
-    pub demands: Vec<Demand>,
-    /// Bytes of payload of a whole packet.
-    pub payload: u32,
-    /// Of all hosts.
-    pub transport: Transport,
-    /// Of all ports of all plain switches.
-    pub rule: Rule,
-    /// Switches that run the P4 program instead.
-    pub programs: Option<Programs>,
-    /// Links that change.
-    pub changes: Vec<LinkChange>,
-    /// So long after a change all plain switches have other ways, as if a controller had written them; none: they avoid links of their own that are down, and nobody tells the others.
-    pub reroute_ns: Option<u64>,
-    /// Of every coin.
-    pub seed: u64,
-    /// Virtual time at which the run ends, whatever is not over, ns.
-    pub limit_ns: u64,
-    /// Whether [`Outcome::planes`] is wanted: a byte a packet.
-    pub keep_planes: bool,
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Virtual time, ns.
-    pub now_ns: u64,
-    /// Flows of the foreground that are over.
-    pub finished: u64,
-    /// Of so many.
-    pub flows: u64,
-}
 
 /// A flow's life, or a computation's.
 #[derive(Debug, Clone, Copy, PartialEq)]

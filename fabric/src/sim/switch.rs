@@ -6,10 +6,10 @@
 //!  program  packet, head ─► P4 ingress ────► traffic manager ─► P4 egress ─► line
 //! ```
 
-use super::discipline::{Counts, Discipline, PRIORITIES};
+use super::discipline::{Counts, Discipline};
 use super::line::Line;
 use super::network::Network;
-use super::packet::{Ecn, Kind, Packet, Trimming};
+use super::packet::{Ecn, Kind, PRIORITIES, Packet, Trimming};
 use super::pfc::{Admitted, Hold, Ingress, is_lossless};
 use super::random::{Random, mix};
 use super::topology::{Link, Node, Routes};
@@ -92,7 +92,7 @@ pub(crate) struct Switch {
 
 /// What a port does when it is asked.
 #[derive(Debug)]
-pub(crate) enum Sent {
+pub(crate) enum Served {
     /// A frame that arrives at this time at this node, at this port of its program.
     Away(u64, Node, u16, Packet),
     /// A frame that nobody gets.
@@ -285,40 +285,40 @@ impl Switch {
     }
 
     /// Puts a port's next frame on its line, if that is free.
-    pub(crate) fn send(&mut self, now_ns: u64, network: &Network, port: u32, spares: &mut Spares) -> Sent {
+    pub(crate) fn send(&mut self, now_ns: u64, network: &Network, port: u32, spares: &mut Spares) -> Served {
         let at = &mut self.ports[port as usize];
         let (arrives_ns, packet) = match &mut at.queues {
             Queues::Plain(queues) => {
                 if at.line.free_at_ns > now_ns {
-                    return Sent::Nothing;
+                    return Served::Nothing;
                 }
                 if let Some(frame) = at.pauses.pop_front() {
                     return self.send_pause(now_ns, port, frame);
                 }
-                let Some(packet) = queues.dequeue() else { return Sent::Nothing };
+                let Some(packet) = queues.dequeue() else { return Served::Nothing };
                 let arrives_ns = at.line.transmit(now_ns, packet.length);
                 self.release(&packet);
                 (arrives_ns, packet)
             }
             Queues::Program(_) => match self.leave(now_ns, network, port, spares) {
                 Some((end_ns, packet)) => (end_ns + self.ports[port as usize].line.delay_ns, packet),
-                None => return Sent::Nothing,
+                None => return Served::Nothing,
             },
         };
         let at = &mut self.ports[port as usize];
         if !at.line.up || (at.line.loss > 0.0 && at.coin.unit() < at.line.loss) {
-            return Sent::Lost(packet);
+            return Served::Lost(packet);
         }
-        Sent::Away(arrives_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..packet })
+        Served::Away(arrives_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..packet })
     }
 
-    fn send_pause(&mut self, now_ns: u64, port: u32, frame: Packet) -> Sent {
+    fn send_pause(&mut self, now_ns: u64, port: u32, frame: Packet) -> Served {
         let at = &mut self.ports[port as usize];
         let obeyed_ns = at.line.transmit(now_ns, frame.length) + self.response_ns;
         if !at.line.up {
-            return Sent::Lost(frame);
+            return Served::Lost(frame);
         }
-        Sent::Away(obeyed_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..frame })
+        Served::Away(obeyed_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..frame })
     }
 
     /// The frame that a port's traffic manager serves, through the program's egress, and when its last bit leaves.

@@ -13,8 +13,9 @@
 
 mod meeting;
 
-use super::domain::{Domain, Handed};
-use super::run::Progress;
+use super::domain::Domain;
+use super::event::Handed;
+use super::setup::Progress;
 use meeting::Meeting;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

@@ -2,11 +2,12 @@
 //! DCQCN and PFC in whole networks: what is lost, who is held, who gets how much.
 
 use crate::scenario::prepare;
-use trimwire_fabric::sim::LinkChange;
+
 use trimwire_fabric::sim::discipline::{Marks, Rule};
 use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::pfc::Pfc;
-use trimwire_fabric::sim::run::{Outcome, Setup, run};
+use trimwire_fabric::sim::run::{Outcome, run};
+use trimwire_fabric::sim::setup::{LinkChange, Setup};
 use trimwire_fabric::sim::topology::{Node, Shape, Topology};
 use trimwire_fabric::sim::transport::{DcqcnConfig, SwiftConfig, Transport};
 use trimwire_fabric::sim::workload::{Begin, Demand, all_to_all, incast};

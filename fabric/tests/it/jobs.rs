@@ -3,7 +3,8 @@
 
 use crate::scenario::prepare;
 use trimwire_fabric::sim::discipline::Rule;
-use trimwire_fabric::sim::run::{Outcome, Setup, run};
+use trimwire_fabric::sim::run::{Outcome, run};
+use trimwire_fabric::sim::setup::Setup;
 use trimwire_fabric::sim::workload::{Demand, ParameterServer, parameter_server, trace};
 use trimwire_planner::espresso::{Model, Tensor};
 
@@ -60,17 +61,17 @@ fn a_computation_begins_when_the_later_of_a_message_and_the_computation_before_i
 fn a_pipeline_of_stages_takes_as_many_turns_as_stages_and_batches_less_one() {
     // GPipe (§2.3): S stages and M batches take S + M − 1 turns.
     let (stages, batches) = (4, 6);
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     for batch in 0..batches {
         for stage in 0..stages {
             let waits = if stage == 0 { String::new() } else { format!("s{batch}.{}", stage - 1) };
-            rows += &format!("c{batch}.{stage},compute,{stage},,1ms,{waits}\n");
+            rows.push(format!("c{batch}.{stage},compute,{stage},,1ms,{waits}\n"));
             if stage + 1 < stages {
-                rows += &format!("s{batch}.{stage},send,{stage} {},1344B,,c{batch}.{stage}\n", stage + 1);
+                rows.push(format!("s{batch}.{stage},send,{stage} {},1344B,,c{batch}.{stage}\n", stage + 1));
             }
         }
     }
-    let outcome = of_trace(&rows);
+    let outcome = of_trace(&rows.concat());
     let end_ns = outcome.flows.iter().map(|flow| flow.began_ns + flow.duration_ns).max().unwrap();
     let turns_ns = (stages + batches - 1) * 1_000_000 + (stages - 1) * PACKET_NS;
     assert!(end_ns.abs_diff(turns_ns) < 50, "{end_ns} for {turns_ns}");

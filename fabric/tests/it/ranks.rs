@@ -3,7 +3,8 @@
 
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_fabric::sim::discipline::{Rule, Rungs};
-use trimwire_fabric::sim::run::{Outcome, Setup, run};
+use trimwire_fabric::sim::run::{Outcome, run};
+use trimwire_fabric::sim::setup::Setup;
 use trimwire_fabric::sim::topology::{Shape, Topology};
 use trimwire_fabric::sim::transport::{Delivery, Transport, TrimwireConfig};
 use trimwire_fabric::sim::workload::{Begin, Demand, all_to_all, incast};

@@ -2,8 +2,8 @@
 //! Scenario files: what is refused, where, and what would have been valid.
 
 use trimwire_fabric::sim::program::Programs;
-use trimwire_fabric::sim::run::Setup;
 use trimwire_fabric::sim::scenario::{File, Files, Programmed};
+use trimwire_fabric::sim::setup::Setup;
 use trimwire_fabric::sim::topology::Topology;
 use trimwire_planner::espresso::Model;
 

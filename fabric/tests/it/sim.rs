@@ -2,11 +2,12 @@
 //! The simulator against closed forms, against its papers' small examples, and against itself with more threads.
 
 use trimwire_agent::rate::{DctcpConfig as LawConfig, RateConfig};
-use trimwire_fabric::sim::LinkChange;
+
 use trimwire_fabric::sim::discipline::{Marks, Rule, Rungs};
 use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::pfc::Pfc;
-use trimwire_fabric::sim::run::{Outcome, Setup, run};
+use trimwire_fabric::sim::run::{Outcome, run};
+use trimwire_fabric::sim::setup::{LinkChange, Setup};
 use trimwire_fabric::sim::topology::{Node, Shape, Topology};
 use trimwire_fabric::sim::transport::{
     DcqcnConfig, DctcpConfig, Delivery, MltConfig, NdpConfig, NsccConfig, PFabricConfig, SwiftConfig,

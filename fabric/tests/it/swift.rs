@@ -3,7 +3,8 @@
 
 use trimwire_fabric::sim::discipline::Rule;
 use trimwire_fabric::sim::packet::HEAD;
-use trimwire_fabric::sim::run::{Outcome, Setup, run};
+use trimwire_fabric::sim::run::{Outcome, run};
+use trimwire_fabric::sim::setup::Setup;
 use trimwire_fabric::sim::topology::Shape;
 use trimwire_fabric::sim::transport::{SwiftConfig, Transport};
 use trimwire_fabric::sim::workload::{Begin, Demand, incast};

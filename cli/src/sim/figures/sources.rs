@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 use trimwire_agent::transcript::hex;
-use trimwire_fabric::sim::run::Setup;
 use trimwire_fabric::sim::scenario::{Parts, Prepared};
+use trimwire_fabric::sim::setup::Setup;
 use trimwire_fabric::sim::workload::{Begin, Demand};
 
 /// Hashes of sources, made by `build.rs`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCQCN's port, its congestion point (Zhu et al., SIGCOMM 2015, §3.1, fig. 5): strict priority, marks by RED on the queue as it is, and priorities that PFC holds.
 
-use super::{Counts, Discipline, PRIORITIES};
-use crate::sim::packet::{Ecn, Packet};
+use super::{Counts, Discipline};
+use crate::sim::packet::{Ecn, PRIORITIES, Packet};
 use crate::sim::random::Random;
 use std::collections::VecDeque;
 

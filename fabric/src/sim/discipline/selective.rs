@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! MLT's port (NSDI 2024, §4.2.2, §5.2): strict priority by layer, and above a threshold packets without ECN, which carry small gradients, are dropped.
 
-use super::{Counts, Discipline, PRIORITIES};
-use crate::sim::packet::{CONTROL_CLASS, Ecn, Kind, Packet};
+use super::{Counts, Discipline};
+use crate::sim::packet::{CONTROL_CLASS, Ecn, Kind, PRIORITIES, Packet};
 use std::collections::VecDeque;
 
 /// One buffer for all data; control packets have a reserved priority (§5.1), and an eighth as much of their own.

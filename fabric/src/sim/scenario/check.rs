@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values that cannot be, and switches' keys that the transport's switches do not read.
 
-use super::quantity::{Bytes, Duration};
+use super::locate::{Wrong, wrong};
 use super::words::{DctcpWords, SwitchWords, TransportWords, TrimwireWords};
-use super::{Wrong, wrong};
+use crate::sim::quantity::{Bytes, Duration};
 use std::fmt::Display;
 
 /// Source ports of an agent at most (`EndpointConfig::source_ports`).

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCQCN's words and its switches', checked.
 
+use super::locate::{Wrong, wrong};
 use super::words::{DcqcnWords, PfcWords, SwitchWords};
-use super::{Topology, Wrong, wrong};
 use crate::sim::discipline::{Marks, Rule};
 use crate::sim::packet::CONTROL_CLASS;
 use crate::sim::pfc::Pfc;
+use crate::sim::topology::Topology;
 use crate::sim::transport::DcqcnConfig;
 
 /// The paper's thresholds (SIGCOMM 2015, §5).

@@ -3,11 +3,10 @@
 
 use super::figure::{Claim, Measure, columns};
 use super::locate::line_of;
-use super::quantity::{Bytes, Duration, Rate};
 use super::words::{SwitchWords, TransportWords};
-use super::{Prepared, prepare};
 use crate::sim::discipline::Rungs;
 use crate::sim::program::Programs;
+use crate::sim::quantity::{Bytes, Duration, Rate};
 use crate::sim::topology::Topology;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -510,43 +509,5 @@ impl File {
             program: run.is_some_and(|run| run.switch.as_ref().is_some_and(|switch| switch.p4.is_some())),
             training: self.training.is_some(),
         }
-    }
-
-    /// One of its runs, ready, with a seed. `text` and `name` are those that the file was read from, for messages.
-    pub fn prepare_run(
-        &self,
-        number: usize,
-        seed: u64,
-        text: &str,
-        name: &str,
-        files: &mut impl Files,
-    ) -> Result<Prepared, ScenarioError> {
-        let refuse = |line, reason| ScenarioError::Value { file: name.to_owned(), line, reason };
-        let Some(run) = self.runs.get(number) else {
-            return Err(refuse(line_of(text, &["runs"], None), format!("runs: there is no run {number}")));
-        };
-        prepare(self, run, seed, files).map_err(|(path, reason)| {
-            // What a run says by itself stands there; the rest stands once, above.
-            let inside: Vec<&str> = ["runs"].into_iter().chain(path.iter().copied()).collect();
-            let own = match path.first() {
-                Some(&"topology") => run.topology.is_some(),
-                Some(&"workload") => run.workload.is_some(),
-                Some(&"payload") => run.payload.is_some(),
-                Some(&"links" | &"training") => false,
-                _ => true,
-            };
-            let line = if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
-            refuse(line, format!("{reason} (run '{}')", run.name))
-        })
-    }
-
-    /// Its runs, ready, with the file's seed.
-    pub fn prepare(
-        &self,
-        text: &str,
-        name: &str,
-        files: &mut impl Files,
-    ) -> Result<Vec<Prepared>, ScenarioError> {
-        (0..self.runs.len()).map(|number| self.prepare_run(number, self.seed, text, name, files)).collect()
     }
 }

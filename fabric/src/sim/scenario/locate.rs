@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The line on which a value stands, for errors that are found after reading.
 
+/// A value that makes no sense: where it stands in the file, and why.
+pub(super) type Wrong = (Vec<&'static str>, String);
+
+pub(super) fn wrong<T>(path: &[&'static str], reason: String) -> Result<T, Wrong> {
+    Err((path.to_vec(), reason))
+}
+
 use saphyr_parser::{Event, Parser};
 
 /// The line, from 1, of the key at the end of a path of keys, or of as much of the path as there is; lists are entered at `item` (of the first list on the way). 1 where

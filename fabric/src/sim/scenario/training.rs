@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run trains: every step of a data-parallel job is an all-reduce on the network.
 
+use super::file::Files;
 use super::file::{TrainingWords, WorkloadWords};
-use super::{Files, Wrong, wrong};
-use crate::sim::network::LinkChange;
+use super::locate::{Wrong, wrong};
 use crate::sim::random::mix;
-use crate::sim::run::Setup;
+use crate::sim::setup::{LinkChange, Setup};
 use crate::sim::topology::Topology;
 use crate::sim::transport::Transport;
 use crate::sim::workload::{AllReduce, Background, Begin, Demand, Sizes, all_reduce};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A run's transport and its switches, as a scenario file has them.
 
-use super::quantity::{Bytes, Duration, Rate};
+use crate::sim::quantity::{Bytes, Duration, Rate};
 use serde::Deserialize;
 
 /// Transports by what their switches have: a buffer in bytes, marks from a threshold, drops by importance from one, a queue of so many packets, importance, the ladder, DCQCN's marks and PFC.

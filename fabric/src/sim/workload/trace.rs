@@ -8,7 +8,7 @@
 //! Collectives become the flows of the agent's direct algorithm, or of a ring.
 
 use super::{Begin, Demand};
-use crate::sim::scenario::{Bytes, Duration};
+use crate::sim::quantity::{Bytes, Duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -278,8 +278,8 @@ fn host_numbers(text: &str, all: u32) -> Result<Vec<u32>, String> {
     }
     let mut sorted = hosts.clone();
     sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(format!("hosts: {} is named twice", twice[0]));
+    if let Some([twice, ..]) = sorted.chunk_by(|one, next| one == next).find(|same| same.len() > 1) {
+        return Err(format!("hosts: {twice} is named twice"));
     }
     if hosts.is_empty() {
         return Err("hosts: there are none".to_owned());

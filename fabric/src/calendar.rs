@@ -88,6 +88,17 @@ impl<E> Calendar<E> {
         self.current.last().map(|(at_ns, ..)| *at_ns)
     }
 
+    /// The earliest event and its time, left where it is.
+    pub(crate) fn peek(&self) -> Option<(u64, &E)> {
+        let (at_ns, _, slot) = self.current.last()?;
+        Some((*at_ns, self.slab[*slot as usize].as_ref()?))
+    }
+
+    /// Takes the earliest event.
+    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
+        self.pop_before(u64::MAX)
+    }
+
     /// Takes the earliest event, if it is before `end_ns`.
     pub(crate) fn pop_before(&mut self, end_ns: u64) -> Option<(u64, E)> {
         if self.next_at()? >= end_ns {
