@@ -161,30 +161,39 @@ const RANKED: usize = 4;
 
 /// Selects among `options`, of which the first has to be without compression.
 pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -> Selected {
+    select_from(model, cluster, options, |option| !option.compresses())
+}
+
+/// The same from another strategy: the options that take the least by themselves, of those that `begins` holds for.
+pub(super) fn select_from(
+    model: &Model,
+    cluster: &Cluster,
+    options: &[CompressionOption],
+    begins: impl Fn(&CompressionOption) -> bool,
+) -> Selected {
     let mut evaluator = Evaluator::new(model, cluster);
     let mut by_size: BTreeMap<i64, Rc<OfSize>> = BTreeMap::new();
     let patterns = patterns(options, cluster, &evaluator.states);
     for tensor in &model.tensors {
         by_size.entry(tensor.elements).or_insert_with(|| {
             let all = candidates(&patterns, tensor.elements as f64);
-            let plain = plainest(&all, options).cloned();
+            let first = shortest(&all, |option| begins(&options[option])).cloned();
             let worth = if model.tensors.len() <= FEW { all } else { frontier(all) };
-            Rc::new(OfSize { plain, worth })
+            Rc::new(OfSize { first, worth })
         });
     }
     let of: Vec<Rc<OfSize>> =
         model.tensors.iter().filter_map(|tensor| by_size.get(&tensor.elements).cloned()).collect();
-    // Without compression: the way through that is shortest.
-    let plain: Vec<&Candidate> = of.iter().filter_map(|of| of.plain.as_ref()).collect();
+    let first: Vec<&Candidate> = of.iter().filter_map(|of| of.first.as_ref()).collect();
     let mut selected = Selected {
-        options: plain.iter().map(|candidate| candidate.option).collect(),
-        why: vec![Why::NothingFaster; plain.len()],
+        options: first.iter().map(|candidate| candidate.option).collect(),
+        why: vec![Why::NothingFaster; first.len()],
         chains: (0..evaluator.states.len())
-            .map(|state| plain.iter().map(|candidate| candidate.chains[state]).collect())
+            .map(|state| first.iter().map(|candidate| candidate.chains[state]).collect())
             .collect(),
         evaluations: 0,
     };
-    if plain.len() < model.tensors.len() {
+    if first.len() < model.tensors.len() {
         return selected;
     }
     let mut order: Vec<usize> = (0..model.tensors.len()).collect();
@@ -262,17 +271,18 @@ pub(super) fn wanted(best: f64) -> f64 {
 
 /// What a tensor of a size can have.
 struct OfSize {
-    /// The shortest way through without compression.
-    plain: Option<Candidate>,
+    /// What it begins with.
+    first: Option<Candidate>,
     worth: Vec<Candidate>,
 }
 
-fn plainest<'c>(all: &'c [Candidate], options: &[CompressionOption]) -> Option<&'c Candidate> {
+/// The candidate whose way through is shortest.
+fn shortest(all: &[Candidate], of: impl Fn(usize) -> bool) -> Option<&Candidate> {
     let through = |candidate: &Candidate| {
         candidate.chains.iter().map(|chain| chain.totals().iter().sum::<f64>()).sum::<f64>()
     };
-    let plain = all.iter().filter(|candidate| !options[candidate.option].compresses());
-    plain.min_by(|a, b| through(a).total_cmp(&through(b)))
+    let among = all.iter().filter(|candidate| of(candidate.option));
+    among.min_by(|a, b| through(a).total_cmp(&through(b)))
 }
 
 /// Two tensors at once, over the options that no other beats: what a search of one after the other cannot leave.

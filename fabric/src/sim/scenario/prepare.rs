@@ -21,6 +21,8 @@ use trimwire_planner::espresso::Model;
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;
 const MOST_HOSTS: u32 = 16_384;
+/// A forward pass at most: a thousand seconds.
+const MOST_FORWARD_MS: f64 = 1e6;
 
 /// One run, ready.
 #[derive(Debug, Clone)]
@@ -310,6 +312,9 @@ fn check_servers(how: &ParameterServer, model: &Model, hosts: u32) -> Result<(),
     }
     if !(0.0..=10.0).contains(&how.jitter) {
         return at("jitter", format!("jitter: {}; valid are 0 to 10 times", how.jitter));
+    }
+    if model.forward_ms > MOST_FORWARD_MS {
+        return at("model", format!("forward_ms: {}; valid are up to {MOST_FORWARD_MS}", model.forward_ms));
     }
     let flows = how.flows(model, hosts);
     if flows > MOST_FLOWS as u64 {

@@ -25,8 +25,11 @@ pub struct TraceError {
 
 /// Priorities of flows at most, one below control packets'.
 const MOST_PRIORITY: u8 = 6;
-/// Flows and computations of one trace at most: they are checked again where workloads meet.
+/// Flows and computations of one trace at most, and what all of them wait for together.
 const MOST_DEMANDS: usize = 4_000_000;
+const MOST_WAITS: usize = 1 << 26;
+/// Time that all computations together may take, ns: a hundred days.
+const MOST_NS: u64 = 9_000_000_000_000_000;
 
 /// What a row does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -48,6 +51,20 @@ enum Operation {
     AllReduce,
     /// All-reduce around the hosts, in their order.
     RingAllReduce,
+}
+
+impl Operation {
+    /// Flows, computations and meeting points that a row of so many hosts makes at most.
+    fn most_demands(self, hosts: usize) -> usize {
+        let pairs = hosts.saturating_mul(hosts);
+        match self {
+            Self::Compute | Self::Send | Self::Broadcast => 2 * hosts,
+            Self::AllToAll | Self::ReduceScatter | Self::AllGather => pairs + hosts,
+            Self::AllReduce => 2 * pairs + hosts,
+            // Each step's flows, and where each meets what its host began with.
+            Self::RingAllReduce => 4 * pairs + hosts,
+        }
+    }
 }
 
 impl fmt::Display for Operation {
@@ -86,7 +103,8 @@ struct Row {
 pub fn trace(text: &str, hosts: u32, compression: f64) -> Result<Vec<Demand>, TraceError> {
     let mut reader =
         csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-    let mut made = Maker { demands: Vec::new(), ends: BTreeMap::new(), hosts, compression };
+    let mut made =
+        Maker { demands: Vec::new(), ends: BTreeMap::new(), waits: 0, computes_ns: 0, hosts, compression };
     let headers = reader.headers().map_err(|error| refused(&error))?.clone();
     for record in reader.records() {
         let record = record.map_err(|error| refused(&error))?;
@@ -116,6 +134,8 @@ type Ends = BTreeMap<String, BTreeMap<u32, u32>>;
 struct Maker {
     demands: Vec<Demand>,
     ends: Ends,
+    waits: usize,
+    computes_ns: u64,
     hosts: u32,
     compression: f64,
 }
@@ -133,11 +153,25 @@ impl Maker {
             return Err("valid are ids that no row before has".to_owned());
         }
         let hosts = host_numbers(&row.hosts, self.hosts)?;
-        let begins = self.begins(row, &hosts)?;
         let flows = self.flows(row, hosts.len())?;
+        // Before any is made: a row of many hosts has the square of them.
+        let made = row.op.most_demands(hosts.len());
+        if self.demands.len().saturating_add(made) > MOST_DEMANDS {
+            return Err(format!(
+                "{} of {} hosts makes more than {MOST_DEMANDS} flows and computations, with the rows before",
+                row.op,
+                hosts.len()
+            ));
+        }
+        let begins = self.begins(row, &hosts)?;
         let ends = match row.op {
             Operation::Compute => {
                 let time = row.time.ok_or("time: there is none; compute needs it")?;
+                let all_ns = time.0.saturating_mul(hosts.len() as u64);
+                self.computes_ns = self.computes_ns.saturating_add(all_ns);
+                if self.computes_ns > MOST_NS {
+                    return Err("time: all hosts compute for more than 100 days together".to_owned());
+                }
                 hosts.iter().map(|&host| (host, self.compute(host, time.0, begins.get(&host)))).collect()
             }
             Operation::Send => {
@@ -171,9 +205,6 @@ impl Maker {
             }
         };
         self.ends.insert(row.id.clone(), ends);
-        if self.demands.len() > MOST_DEMANDS {
-            return Err(format!("more than {MOST_DEMANDS} flows and computations"));
-        }
         Ok(())
     }
 
@@ -187,6 +218,12 @@ impl Maker {
             if here.is_empty() {
                 let at: Vec<String> = ends.keys().take(4).map(u32::to_string).collect();
                 return Err(format!("after: {id} ends at none of these hosts, but at {}", at.join(", ")));
+            }
+            self.waits += here.len();
+            if self.waits > MOST_WAITS {
+                return Err(format!(
+                    "after: hosts wait for more than {MOST_WAITS} ends, with the rows before"
+                ));
             }
             here.into_iter().for_each(|(host, end)| waits.entry(host).or_default().push(end));
         }
@@ -352,11 +389,15 @@ mod tests {
             ("a,sned,0 1,1MB,,\n", 2, "sned"),
             ("a,send,0 1,1 parsec,,\n", 2, "a size"),
             ("a,send,0 1,1MB\n", 2, "fields"),
+            ("a,compute,0-7,,8000000s,\n", 2, "100 days"),
         ] {
             let error = read(rows).unwrap_err();
             assert!(error.line == line && error.reason.contains(word), "{rows}{error}");
         }
         assert!(trace("id,op,hosts,bites\n", 8, 1.0).unwrap().is_empty());
+        // The square of them would be made before anybody counted.
+        let error = trace(&format!("{HEADER}a,all-to-all,0-16383,1MB,,\n"), 16_384, 1.0).unwrap_err();
+        assert!(error.reason.contains("4000000"), "{error}");
         let error = trace("id,op,hosts,bites\na,send,0 1,1MB\n", 8, 1.0).unwrap_err();
         assert!(error.reason.contains("bites"), "{error}");
     }
