@@ -20,6 +20,8 @@ use trimwire_switch::traffic::TrafficManager;
 
 /// What a queue holds at most where the program decides: as much as it lets in.
 const QUEUE_LIMIT: u64 = 1 << 40;
+/// Flows that a switch's program remembers: a hundred switches have theirs in the caches of one processor.
+const FLOWS: usize = 512;
 /// Of a port's traffic manager, which has one.
 const ONLY: u16 = 0;
 
@@ -129,6 +131,7 @@ impl Switch {
         let way = program.map_or(Way::Plain { salt }, |program| {
             let mut pipeline = Pipeline::clone(&program.pipeline);
             pipeline.seed(salt);
+            pipeline.limit_flows(FLOWS);
             let most = program.ports.iter().max().map_or(0, |&most| usize::from(most) + 1);
             let mut places = vec![None; most];
             for (place, &number) in (0..).zip(&program.ports) {
