@@ -253,8 +253,8 @@ impl Pipeline {
         self.work.random = Random::new(seed);
     }
 
-    /// Has the flow cache remember so many flows at most, rounded up to a power of two; 0 turns it off. It takes about half a
-    /// kilobyte for each, as flows come.
+    /// Has the flow cache remember so many flows at most, rounded up to a power of two; 0 turns it off. It takes 0.5 to 1.6 kB
+    /// for each, as flows come.
     pub fn limit_flows(&mut self, most: usize) {
         self.work.flows = FlowCache::new(most);
     }

@@ -215,6 +215,12 @@ impl Table {
         all.into_iter().collect()
     }
 
+    /// No fewer than [`callable`](Self::callable) gives, without a look at them.
+    pub(super) fn calls(&self, profiles: &[Profile]) -> usize {
+        let profile = self.profile.and_then(|profile| profiles.get(profile as usize));
+        self.actions.len() + profile.map_or(0, |profile| profile.actions.len()) + 1
+    }
+
     /// The limbs that say which action a packet meets; `None` where more than those does, or time has a part in it.
     pub(super) fn reads(&self, profiles: &[Profile], layout: &Layout) -> Option<Vec<Range<usize>>> {
         if self.direct_meter.is_some() {

@@ -8,8 +8,9 @@ use super::graph::{Graph, OUTSIDE, Place};
 use super::split::Split;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Instructions that are looked at before a plan is given up.
+/// Instructions that are looked at, and limbs that are compared or kept, before a plan is given up.
 const MOST_STEPS: usize = 1 << 16;
+const MOST_COMPARED: usize = 1 << 21;
 /// Limbs of keys, and of results, at most.
 const MOST_LIMBS: usize = 96;
 
@@ -43,6 +44,7 @@ struct Planner<'a> {
     /// By place to which something leads.
     known: BTreeMap<Place, Vec<Value>>,
     waiting: BTreeSet<Place>,
+    compared: usize,
 }
 
 /// The plan for packets of which the parser has extracted these headers, by number; `None` where there is none.
@@ -55,6 +57,7 @@ pub(super) fn plan(graph: Graph<'_>, split: &Split, extracted: u64) -> Option<Pl
         written: BTreeSet::new(),
         known: BTreeMap::from([(start, beginning.clone())]),
         waiting: BTreeSet::from([start]),
+        compared: 0,
     };
     let mut targets = vec![false; graph.code.insns.len()];
     for place in 0..graph.code.insns.len() as u32 {
@@ -71,7 +74,7 @@ pub(super) fn plan(graph: Graph<'_>, split: &Split, extracted: u64) -> Option<Pl
         let mut here = Some(place);
         while let Some((at, back)) = here.take() {
             steps += 1;
-            if steps > MOST_STEPS {
+            if steps > MOST_STEPS || planner.compared > MOST_COMPARED {
                 return None;
             }
             let insn = graph.insn(at);
@@ -220,6 +223,7 @@ impl Planner<'_> {
 
     /// What is known at a place is what is known on all ways there.
     fn arrive(&mut self, place: Place, state: &[Value]) {
+        self.compared += state.len();
         let Some(before) = self.known.get_mut(&place) else {
             self.known.insert(place, state.to_vec());
             self.waiting.insert(place);

@@ -93,6 +93,10 @@ pub(crate) fn split([code, traced]: &mut [Code; 2], source: &Source<'_>) -> Resu
     if layout.headers.len() > 64 {
         return Err("the program has more than 64 headers".into());
     }
+    let calls = state.tables.iter().map(|table| table.calls(&state.profiles));
+    if calls.sum::<usize>() > MOST_PLACES {
+        return Err("its tables may call too many actions".into());
+    }
     let of = |table| TableUse::of(table, &state.profiles, layout);
     let uses: Vec<TableUse> = state.tables.iter().map(of).collect();
     let graph = Graph { code, layout, calculations, checksums, tables: &uses };
