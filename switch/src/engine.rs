@@ -32,6 +32,7 @@ mod control_flow;
 pub mod entity;
 pub mod error;
 mod expression;
+mod flow_cache;
 mod hash;
 mod hasher;
 mod intrinsic;
@@ -64,6 +65,7 @@ pub use packet::Spares;
 pub use shared::TablePool;
 
 use calculation::Scratch;
+use flow_cache::{FlowCache, MOST_FLOWS};
 use packed::Packed;
 use packet::Packet;
 use program::Program;
@@ -182,13 +184,29 @@ struct Work {
     scratch: Scratch,
     key: Vec<u64>,
     masked: Vec<u64>,
+    flows: FlowCache,
+    /// Carried out so far.
+    #[cfg(test)]
+    instructions: u64,
     /// Present while tracing is on.
     trace: Option<Box<Recorder>>,
 }
 
 impl Work {
-    fn new(random: Random) -> Self {
-        Self { random, scratch: Scratch::default(), key: Vec::new(), masked: Vec::new(), trace: None }
+    /// With a flow cache for so many flows.
+    fn new(random: Random, flows: usize) -> Self {
+        let flows = FlowCache::new(flows);
+        let (scratch, key, masked) = (Scratch::default(), Vec::new(), Vec::new());
+        Self {
+            random,
+            scratch,
+            key,
+            masked,
+            flows,
+            #[cfg(test)]
+            instructions: 0,
+            trace: None,
+        }
     }
 }
 
@@ -198,7 +216,7 @@ impl Clone for Pipeline {
         Self {
             program: Arc::clone(&self.program),
             control: self.control.clone(),
-            work: Work::new(self.work.random.clone()),
+            work: Work::new(self.work.random.clone(), self.work.flows.most()),
             spares: Spares::default(),
             digests: Vec::new(),
         }
@@ -224,7 +242,7 @@ impl Pipeline {
         Ok(Self {
             program: Arc::new(program),
             control,
-            work: Work::new(Random::new(0)),
+            work: Work::new(Random::new(0), MOST_FLOWS),
             spares: Spares::default(),
             digests: Vec::new(),
         })
@@ -233,6 +251,20 @@ impl Pipeline {
     /// Seeds the program's `random`.
     pub fn seed(&mut self, seed: u64) {
         self.work.random = Random::new(seed);
+    }
+
+    /// Has the flow cache remember so many flows at most, rounded up to a power of two; 0 turns it off. It takes 0.5 to 1.6 kB
+    /// for each, as flows come.
+    pub fn limit_flows(&mut self, most: usize) {
+        self.work.flows = FlowCache::new(most);
+    }
+
+    /// What the flow cache remembers of this program's flows, or why nothing, in words.
+    pub fn flow_cache(&self) -> String {
+        match &self.program.split {
+            Ok(split) => split.to_string(),
+            Err(reason) => format!("nothing is remembered for flows: {reason}"),
+        }
     }
 
     /// Tables, action profiles, counters, registers, meters, replication.
@@ -275,7 +307,6 @@ impl Pipeline {
         }
     }
 
-    #[expect(clippy::unnecessary_box_returns, reason = "the box is recycled")]
     fn unpacked(&mut self, packet: PacketState) -> Box<Packet> {
         match packet.0 {
             State::Whole(packet) => packet,
@@ -335,7 +366,6 @@ impl Pipeline {
     }
 
     /// A copy of a packet in a recycled buffer.
-    #[expect(clippy::unnecessary_box_returns, reason = "the box is the recycled part")]
     fn copy(&mut self, packet: &Packet) -> Box<Packet> {
         let mut copy = self.spares.packets.pop().unwrap_or_default();
         copy.copy_from(packet, self.program.code(false).arguments);

@@ -29,6 +29,8 @@ use trimwire_switch::server::install;
 
 /// What a frame has in front of its IP packet.
 const ETHERNET: u32 = 14;
+/// Flows that a switch's program remembers: a hundred switches have theirs in the caches of one processor.
+const FLOWS: usize = 512;
 /// The private network that generated hosts are numbered in.
 const NETWORK: u32 = 10 << 24;
 /// Nobody connects there: tables are written without a connection.
@@ -121,6 +123,7 @@ fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Loaded>)
     let updates: Vec<_> = changes.iter().map(Change::update).collect();
     install(&mut pipeline, program.index(), &updates).with_context(|| format!("switch {name}"))?;
     pipeline.share_tables(pool);
+    pipeline.limit_flows(FLOWS);
     Ok(pipeline)
 }
 

@@ -3,6 +3,7 @@
 //! that the parser verifies and the deparser updates with them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -248,6 +249,27 @@ impl Calculation {
             scratch.extend_from_slice(inputs.payload);
         }
         self.algorithm.compute(scratch)
+    }
+
+    /// The limbs that the output follows from; `None` where it follows from more, the payload or earlier packets.
+    pub(super) fn limbs(&self, layout: &Layout) -> Option<Vec<Range<usize>>> {
+        if self.with_payload || self.algorithm == Algorithm::RoundRobin {
+            return None;
+        }
+        let mut limbs = Vec::new();
+        for input in &self.inputs {
+            match input {
+                Input::Field { header, field } => {
+                    let header = &layout.headers[*header as usize];
+                    limbs.push(header.valid()..header.valid() + 1);
+                    limbs.push(header.fields[*field as usize].slot.limbs());
+                    limbs.extend(header.length.map(|length| length..length + 1));
+                }
+                Input::Constant { .. } => {}
+                Input::Header(header) => limbs.push(layout.headers[*header as usize].limbs.clone()),
+            }
+        }
+        Some(limbs)
     }
 
     /// The fields, headers and constants as bytes, whatever is valid.

@@ -12,6 +12,7 @@
 //! tables call stands once and ends with [`Insn::Return`].
 
 mod action;
+mod effect;
 mod emitter;
 mod facts;
 mod flow;
@@ -23,6 +24,7 @@ mod straighten;
 mod truth;
 
 pub use action::DROP_PORT;
+pub(crate) use effect::Effect;
 pub(crate) use flow::{Source, compile};
 pub(crate) use insn::{At, Insn, NONE, WideOp};
 
@@ -96,6 +98,10 @@ pub(crate) struct Code {
     pub(crate) frame: Vec<u64>,
     /// Where the arguments of actions lie in it.
     pub(crate) arguments: usize,
+    /// Where scratch begins in it, which outlives no operation.
+    pub(crate) scratch: usize,
+    /// Where constants begin in it, behind which nothing is ever written.
+    pub(crate) constants: usize,
     /// Where the parser, and what follows it, begin.
     pub(crate) parse: u32,
     /// Where a packet goes on that the parser rejects.

@@ -45,6 +45,8 @@ pub struct Control {
     clone_options: BTreeMap<u16, CloneOptions>,
     digests: Vec<DigestInfo>,
     timers: IdleTimers,
+    /// Another one after each write that packets may see in tables and profiles.
+    pub(super) generation: u64,
     /// Present within a batch.
     journal: Option<Box<Journal>>,
     /// Entries, members, groups and replicas together.
@@ -111,6 +113,7 @@ impl Control {
             clone_options: BTreeMap::new(),
             digests,
             timers: IdleTimers::default(),
+            generation: 0,
             journal: None,
             most_entries: usize::MAX,
         }

@@ -55,6 +55,27 @@ impl Intrinsics {
             qid: layout.intrinsic("queueing_metadata.qid"),
         })
     }
+
+    /// All of them that the program has.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        let Self { ingress_port, egress_spec, egress_port, instance_type, packet_length, .. } = *self;
+        let always = [ingress_port, egress_spec, egress_port, instance_type, packet_length];
+        let may_lack = [
+            self.priority,
+            self.ingress_timestamp,
+            self.egress_timestamp,
+            self.mcast_grp,
+            self.egress_rid,
+            self.checksum_error,
+            self.parser_error,
+            self.enq_timestamp,
+            self.enq_qdepth,
+            self.deq_timedelta,
+            self.deq_qdepth,
+            self.qid,
+        ];
+        always.into_iter().chain(may_lack.into_iter().flatten())
+    }
 }
 
 /// Writes a field that the program may lack.

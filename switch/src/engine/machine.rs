@@ -11,6 +11,7 @@ use super::Work;
 use super::code::{Code, Insn, NONE};
 use super::control::Control;
 use super::expression::Compare;
+use super::flow_cache::Resume;
 use super::packet::Packet;
 use super::program::Program;
 use super::trace::DropReason;
@@ -58,17 +59,40 @@ impl Machine<'_> {
     /// Runs the code from `start` to its end.
     pub(super) fn run(&mut self, start: u32, packet: &mut Packet) {
         let mut phv = std::mem::take(&mut packet.phv);
-        self.execute(start, &mut phv, packet);
+        self.execute(Resume::at(start), &mut phv, packet);
         packet.phv = phv;
     }
 
-    fn execute(&mut self, start: u32, phv: &mut [u64], packet: &mut Packet) {
+    /// Ingress of a packet that came from outside: what is remembered of its flow, and then the code.
+    pub(super) fn run_ingress(&mut self, packet: &mut Packet) {
+        let mut phv = std::mem::take(&mut packet.phv);
+        let generation = self.control.generation;
+        let known = self.work.flows.resume(self.program, generation, packet.extracted, &mut phv);
+        if let Some(Resume { gained, .. }) = known {
+            packet.length = packet.length.wrapping_add(gained);
+            let mut number = 0;
+            while let Some((table, hit)) = self.work.flows.hit(number) {
+                self.note_packet(table, hit, &mut phv, packet);
+                number += 1;
+            }
+        }
+        let start = known.unwrap_or(Resume::at(self.code.ingress));
+        self.execute(start, &mut phv, packet);
+        self.work.flows.forget();
+        packet.phv = phv;
+    }
+
+    fn execute(&mut self, start: Resume, phv: &mut [u64], packet: &mut Packet) {
         let code = self.code;
         let at = |place: u32| code.insns.get(place as usize..).unwrap_or(&[]).iter();
-        let (mut rest, mut back) = (at(start), 0);
+        let (mut rest, mut back) = (at(start.place), start.back);
         let mut fuel = FUEL;
         let mut transitions = packet.frame.len() + SPARE_TRANSITIONS;
         while let Some(insn) = rest.next() {
+            #[cfg(test)]
+            {
+                self.work.instructions += 1;
+            }
             match *insn {
                 Insn::Copy { to, from } => phv[to as usize] = phv[from as usize],
                 Insn::Low { drop, to, from } => phv[to as usize] = phv[from as usize] & kept(drop),
@@ -190,6 +214,11 @@ impl Machine<'_> {
                 Insn::End => return,
                 Insn::EndIfExit | Insn::ReturnUnlessExit if packet.exit => return,
                 Insn::EndIfExit => {}
+                Insn::Remember => {
+                    let place = (code.insns.len() - rest.len()) as u32;
+                    let gained = packet.length.wrapping_sub(u64::from(packet.ingress_length));
+                    self.work.flows.remember(self.program, Resume { place, back, gained }, phv);
+                }
                 Insn::Return | Insn::ReturnUnlessExit => rest = at(back),
                 Insn::State { .. } => {
                     if transitions == 0 {

@@ -33,6 +33,8 @@ pub(super) struct Packet {
     pub(super) failed: Option<fn(Gress) -> DropReason>,
     pub(super) parser_error: u64,
     pub(super) checksum_error: bool,
+    /// Headers that the parser extracted, by number modulo 64.
+    pub(super) extracted: u64,
     /// Its number in the trace; 0 while tracing is off.
     pub(super) trace: u64,
 }
@@ -107,6 +109,7 @@ impl Packet {
         self.failed = None;
         self.parser_error = 0;
         self.checksum_error = false;
+        self.extracted = 0;
     }
 
     /// Becomes a copy of `other`, reusing the buffers; `arguments` is where headers and metadata end.

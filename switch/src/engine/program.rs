@@ -14,6 +14,7 @@ use super::control_flow;
 use super::entity::{CounterValue, DigestInfo};
 use super::error::LoadError;
 use super::expression::Scope;
+use super::flow_cache::{self, Split};
 use super::intrinsic::Intrinsics;
 use super::json::{self, Result, malformed};
 use super::layout::{Layout, Slot};
@@ -42,6 +43,8 @@ pub(super) struct Program {
     pub(super) digests: BTreeMap<u16, DigestList>,
     /// By limb of headers and metadata: whether something behind ingress may read it.
     pub(super) live: Vec<bool>,
+    /// Where ingress stops following from the packet alone, or why that is nowhere.
+    pub(super) split: std::result::Result<Split, String>,
     /// What a trace calls things.
     pub(super) names: super::trace::Names,
 }
@@ -150,11 +153,12 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
     };
     let (ingress, egress) = (start("ingress")?, start("egress")?);
     let field_lists = load_lists(&root, "field_lists", &layout)?;
-    let digests = load_lists(&root, "learn_lists", &layout)?
+    let digests: BTreeMap<u16, DigestList> = load_lists(&root, "learn_lists", &layout)?
         .into_iter()
         .map(|(id, (name, fields))| (id, DigestList { name, fields }))
         .collect();
-    let field_lists = field_lists.into_iter().map(|(id, (_, fields))| (id, fields)).collect();
+    let field_lists: BTreeMap<u16, Vec<Slot>> =
+        field_lists.into_iter().map(|(id, (_, fields))| (id, fields)).collect();
     let source = Source {
         layout: &layout,
         parser: &parser,
@@ -167,10 +171,23 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         ingress,
         egress,
     };
-    let code = code::compile(&source, limits.instructions, 4 * limits.header_limbs)?;
+    let mut code = code::compile(&source, limits.instructions, 4 * limits.header_limbs)?;
     let live = super::packed::live(&root, &layout)?;
+    let actions = actions.into();
+    let state = InitialState { actions, tables, profiles, counters, registers, meters, value_sets };
+    let digest_fields = digests.values().flat_map(|list: &DigestList| &list.fields);
+    let split = flow_cache::Source {
+        layout: &layout,
+        calculations: &calculations,
+        intrinsics: &intrinsics,
+        state: &state,
+        checksums: &checksums,
+        lists: field_lists.values().flatten().chain(digest_fields).copied().collect(),
+    };
+    let split = flow_cache::split(&mut code, &split);
     let program = Program {
         live,
+        split,
         layout,
         intrinsics,
         parser,
@@ -182,8 +199,7 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         digests,
         names: super::trace::Names::load(&root),
     };
-    let actions = actions.into();
-    Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
+    Ok((program, state))
 }
 
 /// Refuses programs whose state, which is there from the first packet on, would not fit: each array may be within its limit, and all together not.

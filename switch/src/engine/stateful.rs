@@ -42,14 +42,25 @@ impl Cells {
         block.get_mut(at..at + self.limbs)
     }
 
-    /// A cell's first limb.
+    /// A cell of one limb; `None` where there is none, or its limbs are more.
     #[inline]
     fn word(&self, index: usize) -> Option<u64> {
         if index >= self.size {
             return None;
         }
-        let block = self.blocks.get(index / BLOCK)?.as_deref();
-        block.map_or(Some(0), |block| block.get(index % BLOCK * self.limbs).copied())
+        match self.blocks.get(index / BLOCK)? {
+            Some(block) => block.get(index % BLOCK * self.limbs).copied(),
+            None => Some(0),
+        }
+    }
+
+    /// The same, to be written; `None` also where nobody has written to its block.
+    #[inline]
+    fn word_mut(&mut self, index: usize) -> Option<&mut u64> {
+        if index >= self.size || self.limbs != 1 {
+            return None;
+        }
+        self.blocks.get_mut(index / BLOCK)?.as_mut()?.get_mut(index % BLOCK)
     }
 }
 
@@ -126,8 +137,11 @@ impl Register {
     /// Writes the low bits to a cell of at most 64; an index outside the array is ignored, as BMv2 does.
     #[inline]
     pub(super) fn set_word(&mut self, index: u32, value: u64) {
-        if let Some([cell]) = self.cells.get_mut(index as usize) {
-            *cell = value & mask64(self.width);
+        let kept = value & mask64(self.width);
+        if let Some(cell) = self.cells.word_mut(index as usize) {
+            *cell = kept;
+        } else if let Some([cell]) = self.cells.get_mut(index as usize) {
+            *cell = kept;
         }
     }
 

@@ -12,11 +12,12 @@ pub(super) use compile::{TableScope, compile_call, describe_call, load_table};
 pub(super) use key::CompiledKey;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::calculation::{Inputs, Scratch};
 use super::entity::{CounterValue, MatchKind, TableEntry, TableInfo};
 use super::hasher::FixedMap;
-use super::layout::Slot;
+use super::layout::{Layout, Slot};
 use super::profile::Profile;
 use super::stateful::{Meter, MeterUnit};
 use tuples::{Rank, TupleSpace};
@@ -200,6 +201,41 @@ impl Table {
     #[inline]
     pub(super) fn notes_packets(&self) -> bool {
         self.info.has_counter || self.info.has_idle_timeout || self.direct_meter.is_some()
+    }
+
+    /// Actions that an entry or a default may call, now or after any write.
+    pub(super) fn callable(&self, profiles: &[Profile]) -> Vec<u32> {
+        let default = match &self.program_default {
+            Some(Target::Call(call)) => Some(call.action),
+            _ => None,
+        };
+        let profile = self.profile.and_then(|profile| profiles.get(profile as usize));
+        let members = profile.map_or(&[][..], |profile| &profile.actions);
+        let all: BTreeSet<u32> = self.actions.iter().chain(members).copied().chain(default).collect();
+        all.into_iter().collect()
+    }
+
+    /// No fewer than [`callable`](Self::callable) gives, without a look at them.
+    pub(super) fn calls(&self, profiles: &[Profile]) -> usize {
+        let profile = self.profile.and_then(|profile| profiles.get(profile as usize));
+        self.actions.len() + profile.map_or(0, |profile| profile.actions.len()) + 1
+    }
+
+    /// The limbs that say which action a packet meets; `None` where more than those does, or time has a part in it.
+    pub(super) fn reads(&self, profiles: &[Profile], layout: &Layout) -> Option<Vec<Range<usize>>> {
+        if self.direct_meter.is_some() {
+            return None;
+        }
+        let mut limbs = Vec::new();
+        for key in &self.keys {
+            limbs.push(key.slot.limbs());
+            limbs.extend(key.valid.map(|valid| valid..valid + 1));
+        }
+        let profile = self.profile.and_then(|profile| profiles.get(profile as usize));
+        if let Some(selector) = profile.and_then(|profile| profile.selector.as_ref()) {
+            limbs.extend(selector.limbs(layout)?);
+        }
+        Some(limbs)
     }
 
     /// Adds an entry at a free place.

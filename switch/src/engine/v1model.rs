@@ -59,7 +59,7 @@ impl Pipeline {
             packet.trace = trace.number();
             trace.note(packet.trace, Event::Received { port, length });
         }
-        self.run_ingress(now_ns, packet, out);
+        self.run_ingress(now_ns, packet, true, out);
     }
 
     /// Egress and deparser of one packet. Egress clones and recirculated packets are appended to `out`.
@@ -114,12 +114,16 @@ impl Pipeline {
 
     /// Runs the code that begins at `start`.
     fn run(&mut self, now_ns: u64, start: u32, packet: &mut Packet) {
-        let Self { program, control, work, .. } = self;
-        if let Some(trace) = &mut work.trace {
+        if let Some(trace) = &mut self.work.trace {
             trace.set_time(now_ns);
         }
+        self.machine(now_ns).run(start, packet);
+    }
+
+    fn machine(&mut self, now_ns: u64) -> Machine<'_> {
+        let Self { program, control, work, .. } = self;
         let code = program.code(work.trace.is_some());
-        Machine { program, code, control, work, now_ns }.run(start, packet);
+        Machine { program, code, control, work, now_ns }
     }
 
     fn parse(&mut self, now_ns: u64, packet: &mut Packet) {
@@ -140,15 +144,15 @@ impl Pipeline {
     fn deparse(&mut self, now_ns: u64, packet: &mut Packet) -> (Vec<u8>, usize) {
         let start = self.entry().deparse;
         self.run(now_ns, start, packet);
-        let headers = &mut self.work.scratch.bytes;
-        headers.clear();
-        self.program.deparser.write(&self.program.layout, &packet.phv, headers);
         let spare = self.spares.frames.pop().unwrap_or_default();
         let mut frame = std::mem::replace(&mut packet.frame, spare);
         let payload_at = packet.payload_at.min(frame.len());
-        if headers.len() == payload_at {
-            frame[..payload_at].copy_from_slice(headers);
-        } else {
+        let (deparser, layout) = (&self.program.deparser, &self.program.layout);
+        // Mostly the headers are as long as they were.
+        if !deparser.overwrite(layout, &packet.phv, &mut frame, payload_at) {
+            let headers = &mut self.work.scratch.bytes;
+            headers.clear();
+            deparser.write(layout, &packet.phv, headers);
             frame.splice(..payload_at, headers.iter().copied());
         }
         let (from, to) = (frame.len() + packet.beyond, packet.truncate);
@@ -161,8 +165,8 @@ impl Pipeline {
         (frame, from)
     }
 
-    /// From the parser to the traffic manager, in `simple_switch`'s order.
-    fn run_ingress(&mut self, now_ns: u64, mut packet: Box<Packet>, out: &mut Vec<Enqueue>) {
+    /// From the parser to the traffic manager, in `simple_switch`'s order. `fresh`: its metadata are as they are of a packet from outside.
+    fn run_ingress(&mut self, now_ns: u64, mut packet: Box<Packet>, mut fresh: bool, out: &mut Vec<Enqueue>) {
         for _ in 0..MOST_RESUBMISSIONS {
             let length = packet.length;
             self.parse(now_ns, &mut packet);
@@ -171,9 +175,14 @@ impl Pipeline {
             set(&mut packet.phv, intrinsics.checksum_error, u64::from(packet.checksum_error));
             if packet.failed.is_none() {
                 self.note(packet.trace, || Event::Pipeline(Gress::Ingress));
-                let start = self.entry().ingress;
-                self.run(now_ns, start, &mut packet);
+                if fresh && self.work.trace.is_none() {
+                    self.machine(now_ns).run_ingress(&mut packet);
+                } else {
+                    let start = self.entry().ingress;
+                    self.run(now_ns, start, &mut packet);
+                }
             }
+            fresh = false;
             if let Some(reason) = packet.failed {
                 self.note(packet.trace, || Event::Dropped(reason(Gress::Ingress)));
                 self.retire(packet);
@@ -314,7 +323,7 @@ impl Pipeline {
         let spare = std::mem::replace(&mut packet.frame, frame);
         self.recycle(spare);
         self.restart(&mut packet, list, instance_type::RECIRCULATED, length);
-        self.run_ingress(now_ns, packet, out);
+        self.run_ingress(now_ns, packet, false, out);
     }
 
     fn generate_digest(&mut self, packet: &mut Packet) {

@@ -22,6 +22,8 @@ struct Word {
     /// The first part, and one behind the last.
     first: u32,
     end: u32,
+    /// The bits of a window that lie behind it.
+    behind: u64,
 }
 
 /// The words of a header without a variable length.
@@ -65,7 +67,8 @@ impl Words {
                 end += width;
                 parts.push(Part { limb, shift: (WORD - end) as u8, drop: (WORD - width) as u8 });
             }
-            words.push(Word { byte: bits / 8, first, end: parts.len() as u32 });
+            let left = u64::MAX.checked_shr(width).unwrap_or(0);
+            words.push(Word { byte: bits / 8, first, end: parts.len() as u32, behind: left });
             bits += width;
             rest = behind;
         }
@@ -83,6 +86,16 @@ impl Words {
         }
     }
 
+    /// A word's fields, with zeros behind them.
+    #[inline]
+    fn window(&self, phv: &[u64], word: &Word) -> u64 {
+        let mut window = 0;
+        for part in &self.parts[word.first as usize..word.end as usize] {
+            window |= (phv[part.limb as usize] & u64::MAX >> (part.drop & 63)) << (part.shift & 63);
+        }
+        window
+    }
+
     /// Appends the header.
     #[inline]
     pub(super) fn write(&self, phv: &[u64], out: &mut Vec<u8>) {
@@ -91,15 +104,36 @@ impl Words {
         out.resize(start + self.bytes + 8, 0);
         let header = &mut out[start..];
         for word in &self.list {
-            let mut window = 0;
-            for part in &self.parts[word.first as usize..word.end as usize] {
-                window |= (phv[part.limb as usize] & u64::MAX >> (part.drop & 63)) << (part.shift & 63);
-            }
             if let Some(bytes) = header.get_mut(word.byte as usize..).and_then(<[u8]>::first_chunk_mut) {
-                *bytes = window.to_be_bytes();
+                *bytes = self.window(phv, word).to_be_bytes();
             }
         }
         out.truncate(start + self.bytes);
+    }
+
+    /// Writes the header over the beginning of `data` and leaves what is behind it; `false` where it is longer.
+    #[inline]
+    pub(super) fn overwrite(&self, phv: &[u64], data: &mut [u8]) -> bool {
+        if data.len() < self.bytes {
+            return false;
+        }
+        for word in &self.list {
+            let window = self.window(phv, word);
+            let Some(rest) = data.get_mut(word.byte as usize..) else { return false };
+            if let Some(bytes) = rest.first_chunk_mut() {
+                let behind = u64::from_be_bytes(*bytes) & word.behind;
+                *bytes = (window | behind).to_be_bytes();
+            } else {
+                let length = 8 - word.behind.count_ones() as usize / 8;
+                rest.iter_mut().zip(&window.to_be_bytes()[..length]).for_each(|(byte, own)| *byte = *own);
+            }
+        }
+        true
+    }
+
+    /// Bytes of the header.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -162,6 +196,11 @@ mod tests {
             writer.finish();
             proptest::prop_assert_eq!(&written, &by_bits);
             proptest::prop_assert_eq!(&written[1..], &data[..bytes]);
+            let mut over: Vec<u8> = data.iter().map(|byte| !byte).collect();
+            proptest::prop_assert!(words.overwrite(&phv, &mut over));
+            proptest::prop_assert_eq!(&over[..bytes], &data[..bytes]);
+            proptest::prop_assert!(over[bytes..].iter().zip(&data[bytes..]).all(|(over, byte)| *over == !byte));
+            proptest::prop_assert!(!words.overwrite(&phv, &mut over[..bytes - 1]));
         }
     }
 

@@ -28,7 +28,8 @@ macro_rules! programs {
             check(&cases::$case());
         })*
 
-        fn all() -> Vec<Case> {
+        /// All of them.
+        pub(crate) fn all() -> Vec<Case> {
             vec![$(cases::$case()),*]
         }
     };

@@ -19,6 +19,7 @@ mod engine_bmv2;
 mod engine_bmv2_tables;
 mod engine_control;
 mod engine_externs;
+mod engine_flows;
 mod engine_idle;
 mod engine_keys;
 mod engine_load;

@@ -113,6 +113,9 @@ fn run(options: &mut Options) -> Outcome {
     }
     if options.arguments.check {
         eprintln!("the program and the settings can be used");
+        if let Some(pipeline) = switch.pipeline() {
+            eprintln!("flow cache: {}", pipeline.flow_cache());
+        }
         return Ok(ExitCode::SUCCESS);
     }
     // Those on interfaces exist before their first packet, for metrics and the admin service.

@@ -48,6 +48,11 @@ impl Frame {
     pub(super) fn scratch_used(&self) -> usize {
         (self.used - self.scratch) as usize
     }
+
+    /// Where scratch begins.
+    pub(super) fn scratch(&self) -> usize {
+        self.scratch as usize
+    }
 }
 
 pub(super) struct Emitter<'a> {

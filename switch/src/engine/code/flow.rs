@@ -56,7 +56,11 @@ pub(crate) fn compile(
         }
         let (code, frame) = code.finish();
         if frame.scratch_used() <= scratch {
-            return Ok([code, traced].map(|code| Code { frame: frame.limbs.clone(), ..code }));
+            let (first, constants) = (frame.scratch(), frame.scratch() + scratch);
+            return Ok([code, traced].map(|code| {
+                let limbs = frame.limbs.clone();
+                Code { frame: limbs, scratch: first, constants, ..code }
+            }));
         }
         scratch = frame.scratch_used();
     }

@@ -216,6 +216,8 @@ pub(crate) enum Insn {
     ReturnUnlessExit,
     End,
     EndIfExit,
+    /// Up to here what happened follows from what the flow cache knows of the packet.
+    Remember,
 
     // Headers by number, where the number is in a limb.
     LastElement {

@@ -5,7 +5,7 @@ use super::{Code, Insn, Next};
 
 impl Code {
     /// Every place that an instruction, a select or a table leads to.
-    pub(super) fn each_target(&mut self, mut visit: impl FnMut(&mut u32)) {
+    pub(crate) fn each_target(&mut self, mut visit: impl FnMut(&mut u32)) {
         for insn in &mut self.insns {
             if let Insn::Jump { to }
             | Insn::Loop { to }
@@ -36,6 +36,27 @@ impl Code {
         for select in &mut self.set_selects {
             select.cases.iter_mut().for_each(|case| visit(&mut case.next));
             visit(&mut select.default);
+        }
+    }
+
+    /// Puts an instruction in front of each that is marked: whatever led there leads to it.
+    pub(crate) fn put_before(&mut self, marked: &[bool], insn: Insn) {
+        let mut before = 0;
+        let places: Vec<u32> = (0..)
+            .zip(marked.iter().copied().chain([false]))
+            .map(|(place, marked): (u32, bool)| {
+                let moved = place + before;
+                before += u32::from(marked);
+                moved
+            })
+            .collect();
+        let moved = |to: &mut u32| *to = places[(*to as usize).min(marked.len())];
+        self.each_target(moved);
+        self.each_beginning(moved);
+        let insns = std::mem::take(&mut self.insns);
+        for (own, marked) in insns.into_iter().zip(marked) {
+            self.insns.extend(marked.then_some(insn));
+            self.insns.push(own);
         }
     }
 

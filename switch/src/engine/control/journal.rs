@@ -77,6 +77,7 @@ impl Control {
     /// Everything is as it was when the batch began, and the batch is over.
     pub fn undo_batch(&mut self) {
         let Some(journal) = self.journal.take() else { return };
+        self.generation += 1;
         let Journal { changes, profiles, value_sets } = *journal;
         for change in changes.into_iter().rev() {
             match change {
@@ -111,6 +112,7 @@ impl Control {
     }
 
     pub(super) fn note_entry(&mut self, table: usize, place: u32) {
+        self.generation += 1;
         if let Some(journal) = &mut self.journal {
             let entry = self.tables[table].entries.get(place as usize).and_then(Option::as_ref);
             journal.changes.push(Before::Entry { table, place, entry: entry.cloned().map(Box::new) });
@@ -118,6 +120,7 @@ impl Control {
     }
 
     pub(super) fn note_default(&mut self, table: usize) {
+        self.generation += 1;
         if let Some(journal) = &mut self.journal {
             let state = &self.tables[table];
             let (target, direct) = (state.default.clone(), state.default_direct.clone());
@@ -150,6 +153,7 @@ impl Control {
     }
 
     pub(super) fn note_profile(&mut self, index: usize) {
+        self.generation += 1;
         if let Some(journal) = &mut self.journal {
             journal.profiles.insert(index);
             self.profiles[index].begin_batch();

@@ -34,6 +34,7 @@ impl Control {
 
     /// A port went down, or came up again. All ports are up at first.
     pub fn set_port_up(&mut self, port: u16, up: bool) {
+        self.generation += 1;
         self.profiles.iter_mut().for_each(|profile| profile.set_port_up(port, up));
     }
 }

@@ -92,6 +92,7 @@ impl Machine<'_> {
             | Insn::ReturnUnlessExit
             | Insn::End
             | Insn::EndIfExit
+            | Insn::Remember
             | Insn::LastElement { .. }
             | Insn::Element { .. }
             | Insn::Member { .. }
@@ -193,6 +194,7 @@ impl Machine<'_> {
         }
         read_header(header, phv, packet.payload());
         packet.payload_at += total_bits / 8;
+        packet.extracted |= 1 << (index & 63);
         self.program.layout.set_valid(phv, index);
         Ok(())
     }

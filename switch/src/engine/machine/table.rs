@@ -19,6 +19,7 @@ impl Machine<'_> {
         let table = &self.control.tables[number];
         let hit = table.lookup(phv, &mut self.work.key, &mut self.work.masked);
         if table.notes_packets() {
+            self.work.flows.note(number, hit);
             self.note_packet(number, hit, phv, packet);
         }
         let table = &*self.control.tables[number];
@@ -54,7 +55,7 @@ impl Machine<'_> {
     }
 
     /// What an entry with a counter, a meter or an age keeps of a packet.
-    fn note_packet(&mut self, number: usize, hit: Hit, phv: &mut [u64], packet: &Packet) {
+    pub(super) fn note_packet(&mut self, number: usize, hit: Hit, phv: &mut [u64], packet: &Packet) {
         let table = &mut *self.control.tables[number];
         let (counted, meter) = (table.info.has_counter, table.direct_meter);
         if let Some(handle) = hit {

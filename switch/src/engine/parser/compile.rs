@@ -364,6 +364,20 @@ impl Deparser {
         self.valid(layout, phv).map(|header| header.bytes(phv)).sum()
     }
 
+    /// Writes the valid headers over the first `length` bytes of `data`; `false` where they take more or less, or are not made of whole words.
+    pub(crate) fn overwrite(&self, layout: &Layout, phv: &[u64], data: &mut [u8], length: usize) -> bool {
+        let mut at = 0;
+        for header in self.valid(layout, phv) {
+            let Some(words) = &header.words else { return false };
+            let end = at + words.bytes();
+            if end > length || !data.get_mut(at..).is_some_and(|data| words.overwrite(phv, data)) {
+                return false;
+            }
+            at = end;
+        }
+        at == length
+    }
+
     /// Appends the valid headers.
     pub(crate) fn write(&self, layout: &Layout, phv: &[u64], out: &mut Vec<u8>) {
         for header in self.valid(layout, phv) {
