@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trimmable top-k against planes at the same bytes on the wire (HotNets'24, §5.2), in all-reduces of a ResNet and a VGG with batch norm.
+
+    python3 top_k.py
+
+Top-k goes in sparse messages with places, and with error feedback. Of the sums go all coordinates that any worker sent (`union`), or the largest again with the owner's
+error feedback (`twice`). Bytes are those of packets with UDP's, IP's and Ethernet's headers, of a worker's message and of the sums' one.
+
+A line of OUT/top-k-MODEL.csv for each training. The same command goes on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import accuracy
+import numpy as np
+import torch
+import training
+
+import trimwire
+from trimwire import sparse
+from trimwire.torch import Simulation
+
+#: Ethernet, IPv4 and UDP in front of a packet; what a trim to the sign plane leaves of it.
+HEADERS, TRIMMED = 42, 76
+#: Of the sign plane's bytes; and shares of packets that are trimmed.
+BUDGETS, RATES = [1.0, 0.25], [0.0, 0.5]
+
+
+def plane_bytes(planes: int, coordinates: int) -> int:
+    """Of a message of so many planes."""
+    return sum(len(packet) + HEADERS for packet in trimwire.encode(np.ones(coordinates, np.float32), planes=planes))
+
+
+@dataclass
+class TopK:
+    """What packets of the largest coordinates bring; k follows the bytes that the last messages took."""
+
+    #: Bytes of a worker's message and of the sums' one together.
+    budget: float
+    #: Whether all coordinates of the sums go that any worker sent.
+    union: bool
+    trim_rate: float
+    seed: int
+    wire_bytes: float = field(default=0.0, repr=False)
+    _k: dict[bool, float] = field(default_factory=dict, repr=False)
+    _residuals: dict[int, torch.Tensor] = field(default_factory=dict, repr=False)
+    _sent: float = field(default=0.0, repr=False)
+
+    def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int) -> torch.Tensor:
+        sums = sender == training.WORKERS
+        wanted = source + self._residuals.get(sender, 0.0)
+        of = sums and not self.union
+        k = self._k.setdefault(of, self.budget / 4)
+        packets = sparse.encode(wanted, wanted.numel() if sums and self.union else min(round(k), wanted.numel()), rank=sender, message=message)
+        whole = torch.from_numpy(sparse.decode(packets))
+        self._residuals[sender] = wanted - whole
+        size = float(sum(len(packet) + HEADERS for packet in packets))
+        self.wire_bytes += size if sums else size / training.WORKERS
+        if not self.union:
+            self._k[of] = k * self.budget / 2 / size
+        elif sums:
+            self._k[of] = k * self.budget / (self._sent + size)
+        self._sent = size
+        if self.trim_rate == 0.0:
+            return whole
+        chance = np.random.default_rng((self.seed, message, sender))
+        arrived = [packet[:TRIMMED] if chance.random() < self.trim_rate else packet for packet in packets]
+        return torch.from_numpy(sparse.decode(packets, arrived))
+
+
+def runs_of(coordinates: int) -> dict[tuple[str, float], accuracy.Run]:
+    """Exact training; planes; top-k of as many bytes."""
+    runs = {("exact", 0.0): accuracy.runs_of("codecs")["exact", 0.0]}
+    for planes in (1, 2):
+        for rate in RATES if planes > 1 else RATES[:1]:
+            network = Simulation(trim_rate=rate, sent_planes=planes)
+            runs[f"{planes} planes", rate] = lambda task, seed, network=network: training.kept(task, seed, accuracy.replace(network, seed=seed))
+    for share in BUDGETS:
+        for union in (False, True):
+            for rate in RATES if share == 1.0 else RATES[:1]:
+                budget = 2 * share * plane_bytes(1, coordinates)
+                make: Callable[[int], TopK] = lambda seed, budget=budget, union=union, rate=rate: TopK(budget, union, rate, seed)
+                runs[f"top-k, {'union' if union else 'twice'}, {share:g} planes' bytes", rate] = lambda task, seed, make=make: training.kept(task, seed, make(seed))
+    return runs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=("resnet", "vgg"), default=["resnet", "vgg"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=accuracy.FIGURES)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for model in options.models:
+        task = getattr(training, model)()
+        coordinates = sum(each.numel() for each in task.make().parameters())
+        runs = runs_of(coordinates)
+        rows = accuracy.measure(f"top-k-{model}", task, runs, options.seeds, options.out)
+        sys.stdout.write(f"\n{model}: {coordinates} coordinates; bytes of one plane both ways {2 * plane_bytes(1, coordinates)}, two {2 * plane_bytes(2, coordinates)}\n\n")
+        sys.stdout.write(accuracy.table(rows, task.unit))
+        for (way, rate), run in runs.items():
+            if way.startswith("top-k"):
+                sys.stdout.write(f"{way}, {rate:.0%} trimmed: {np.mean([run(task, seed).wire_bytes for seed in range(options.seeds)]):.0f} bytes a step\n")
+
+
+if __name__ == "__main__":
+    main()
