@@ -115,13 +115,13 @@ def table(rows: list[dict[str, Any]], unit: str) -> str:
         final = np.array([float(row["final"]) for row in group])
         steps = [float(row["steps_to_target"]) for row in group]
         if final.min() <= training.DIVERGED / 2:
-            lines.append(f"| {way} | {rate:.0%} | {len(group)} | diverged | | | |")
+            lines.append(f"| {way} | {100 * rate:.4g} % | {len(group)} | diverged | | | |")
             continue
         missed = sum(math.isinf(one) for one in steps)
         took = f"{missed} of {len(steps)} never" if missed else f"{np.mean(steps):.0f} ± {np.std(steps, ddof=min(1, len(steps) - 1)):.0f}"
         nmses = [np.mean([float(row[key]) for row in group]) for key in ("gradient_nmse", "parameter_nmse")]
         spread = np.std(final, ddof=min(1, len(final) - 1))
-        lines.append(f"| {way} | {rate:.0%} | {len(group)} | {final.mean():.4f} ± {spread:.4f} | {took} | {nmses[0]:.2g} | {nmses[1]:.2g} |")
+        lines.append(f"| {way} | {100 * rate:.4g} % | {len(group)} | {final.mean():.4f} ± {spread:.4f} | {took} | {nmses[0]:.2g} | {nmses[1]:.2g} |")
     return "\n".join(lines) + "\n"
 
 

@@ -29,8 +29,9 @@ from trimwire.torch import Simulation
 
 #: Ethernet, IPv4 and UDP in front of a packet; what a trim to the sign plane leaves of it.
 HEADERS, TRIMMED = 42, 76
-#: Of the sign plane's bytes; and shares of packets that are trimmed.
-BUDGETS, RATES = [1.0, 0.25], [0.0, 0.5]
+#: Shares of the sign plane's bytes; and of packets that are trimmed.
+BUDGETS, RATES = {1.0: "one plane", 0.25: "a quarter plane"}, [0.0, 0.5]
+PASSES = 6
 
 
 def plane_bytes(planes: int, coordinates: int) -> int:
@@ -52,6 +53,11 @@ class TopK:
     _k: dict[bool, float] = field(default_factory=dict, repr=False)
     _residuals: dict[int, torch.Tensor] = field(default_factory=dict, repr=False)
     _sent: float = field(default=0.0, repr=False)
+
+    def forget(self) -> None:
+        """All but k."""
+        self._residuals.clear()
+        self.wire_bytes = 0.0
 
     def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int) -> torch.Tensor:
         sums = sender == training.WORKERS
@@ -75,25 +81,69 @@ class TopK:
         return torch.from_numpy(sparse.decode(packets, arrived))
 
 
-def runs_of(coordinates: int) -> dict[tuple[str, float], accuracy.Run]:
-    """Exact training; planes; top-k of as many bytes."""
-    runs = {("exact", 0.0): accuracy.runs_of("codecs")["exact", 0.0]}
+@dataclass
+class Recorder:
+    """Loses nothing, and keeps workers' gradients of some steps."""
+
+    steps: tuple[int, ...]
+    gradients: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+
+    def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int) -> torch.Tensor:
+        if sender < training.WORKERS and message // 2 in self.steps:
+            self.gradients.setdefault(message // 2, []).append(source.clone())
+        return source
+
+
+def networks(coordinates: int) -> dict[tuple[str, float], Callable[[int], training.Network]]:
+    """By seed: planes, and top-k of as many bytes."""
+    plane = 2 * plane_bytes(1, coordinates)
+    found: dict[tuple[str, float], Callable[[int], training.Network]] = {}
     for planes in (1, 2):
         for rate in RATES if planes > 1 else RATES[:1]:
-            network = Simulation(trim_rate=rate, sent_planes=planes)
-            runs[f"{planes} planes", rate] = lambda task, seed, network=network: training.kept(task, seed, accuracy.replace(network, seed=seed))
-    for share in BUDGETS:
+            name = "one plane" if planes == 1 else "two planes"
+            found[name, rate] = lambda seed, planes=planes, rate=rate: Simulation(trim_rate=rate, sent_planes=planes, seed=seed)
+    for share, of in BUDGETS.items():
         for union in (False, True):
             for rate in RATES if share == 1.0 else RATES[:1]:
-                budget = 2 * share * plane_bytes(1, coordinates)
-                make: Callable[[int], TopK] = lambda seed, budget=budget, union=union, rate=rate: TopK(budget, union, rate, seed)
-                runs[f"top-k, {'union' if union else 'twice'}, {share:g} planes' bytes", rate] = lambda task, seed, make=make: training.kept(task, seed, make(seed))
+                name = f"top-k, {'union' if union else 'twice'}, bytes of {of}"
+                found[name, rate] = lambda seed, share=share, union=union, rate=rate: TopK(share * plane, union, rate, seed)
+    return found
+
+
+def errors(task: training.Task, coordinates: int) -> str:
+    """NMSE of the mean of gradients of an exact training, and bytes: each step alone, without error feedback."""
+    recorder = Recorder((0, 10, 39))
+    training.train(task, 0, recorder, steps=40)
+    lines = [f"| way | trimmed | bytes | {' | '.join(f'NMSE, step {step}' for step in recorder.steps)} |", "|---|---|---|---|---|---|"]
+    for (way, rate), make in networks(coordinates).items():
+        found = []
+        for gradients in recorder.gradients.values():
+            network, took = make(0), 0.0
+            # k has to find its bytes.
+            for attempt in range(PASSES if isinstance(network, TopK) else 1):
+                if isinstance(network, TopK):
+                    network.forget()
+                sums = sum(network.carry(own, 2 * attempt, worker, 0) for worker, own in enumerate(gradients))
+                mean = network.carry(sums / training.WORKERS, 2 * attempt + 1, training.WORKERS, 0)
+                took = network.wire_bytes if isinstance(network, TopK) else 2 * plane_bytes(1 if way == "one plane" else 2, coordinates)
+            truth = sum(gradients) / training.WORKERS
+            found.append(f"{float((mean - truth).square().sum() / truth.square().sum()):.2g}")
+        lines.append(f"| {way} | {rate:.0%} | {took:.0f} | {' | '.join(found)} |")
+    return "\n".join(lines) + "\n"
+
+
+def runs_of(coordinates: int) -> dict[tuple[str, float], accuracy.Run]:
+    """Exact training, and one through each network."""
+    runs = {("exact", 0.0): accuracy.runs_of("codecs")["exact", 0.0]}
+    for way, make in networks(coordinates).items():
+        runs[way] = lambda task, seed, make=make: training.kept(task, seed, make(seed))
     return runs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=("resnet", "vgg"), default=["resnet", "vgg"])
+    parser.add_argument("--errors", action="store_true", help="errors of single steps only, without the trainings")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=accuracy.FIGURES)
     options = parser.parse_args()
@@ -101,9 +151,12 @@ def main() -> None:
     for model in options.models:
         task = getattr(training, model)()
         coordinates = sum(each.numel() for each in task.make().parameters())
+        sys.stdout.write(f"\n{model}: {coordinates} coordinates\n\n{errors(task, coordinates)}\n")
+        sys.stdout.flush()
+        if options.errors:
+            continue
         runs = runs_of(coordinates)
         rows = accuracy.measure(f"top-k-{model}", task, runs, options.seeds, options.out)
-        sys.stdout.write(f"\n{model}: {coordinates} coordinates; bytes of one plane both ways {2 * plane_bytes(1, coordinates)}, two {2 * plane_bytes(2, coordinates)}\n\n")
         sys.stdout.write(accuracy.table(rows, task.unit))
         for (way, rate), run in runs.items():
             if way.startswith("top-k"):
