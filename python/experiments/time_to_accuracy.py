@@ -32,7 +32,6 @@ import training
 
 from trimwire._plot import COLOURS, Line, legend, panels, svg
 
-RATES = [0.001, 0.02, 0.1, 0.5]
 #: What sends drops again: RoCEv2 with go-back-N, DCTCP with a short time-out, and pFabric, whose time-out is three round trips.
 REPAIRING = {"RoCE": "dcqcn: {}", "DCTCP": "dctcp: { rto_min: 1ms }", "pFabric": "pfabric: {}"}
 TRIMMING = "trimwire: {}"
@@ -78,7 +77,7 @@ def simulated(simulator: Path, scenario: str) -> dict[str, Any]:
     return run
 
 
-def step_times(simulator: Path, model: str, coordinates: int, writer: Any) -> dict[tuple[str, float], float]:
+def step_times(simulator: Path, model: str, coordinates: int, rates: list[float], writer: Any) -> dict[tuple[str, float], float]:
     """Mean time of a step by way and rate, in steps of exact training without drops."""
 
     def mean(name: str, transport: str, kind: tuple[float, int], drops: float) -> float:
@@ -86,13 +85,13 @@ def step_times(simulator: Path, model: str, coordinates: int, writer: Any) -> di
         writer.writerow((model, coordinates, name, drops, *(f"{1e3 * one:.4g}" for one in (np.mean(took), min(took), max(took)))))
         return float(np.mean(took))
 
-    repairing = {(name, rate): mean(name, transport, FLOATS, rate) for name, transport in REPAIRING.items() for rate in (0.0, *RATES)}
+    repairing = {(name, rate): mean(name, transport, FLOATS, rate) for name, transport in REPAIRING.items() for rate in (0.0, *rates)}
     least = min(repairing[name, 0.0] for name in REPAIRING)
     compute, exact = least, 2 * least
     times = {way: (compute + time) / exact for way, time in repairing.items()}
     codec = CODEC_NS * 1e-9 * coordinates
     trimming = {way: compute + codec + mean(way, TRIMMING, kind, 0.0) for way, kind in (("rht", OURS), ("float codecs", FLOATS))}
-    for rate in RATES:
+    for rate in rates:
         times |= {(way, rate): trimming["rht" if way == "rht" else "float codecs"] / exact for way in ("rht", "sign-magnitude", "sq", "sd")}
     return times
 
@@ -104,19 +103,19 @@ def draw(axes: Any, lines: list[Line]) -> None:
         axes.errorbar(x, y, yerr=line.spread or None, label=line.name, color=COLOURS[nth], linestyle="--" if line.dashed else "-", linewidth=1.5, elinewidth=0.8)
 
 
-def curves(rows: list[dict[str, Any]], times: dict[tuple[str, float], float], task: training.Task) -> str:
+def curves(rows: list[dict[str, Any]], times: dict[tuple[str, float], float], rates: list[float], task: training.Task) -> str:
     """Accuracy against time, a panel for each rate, a line for each codec and each way to send again: means of seeds (figure 3)."""
     looks = np.arange(1, training.LOOKS + 1) * (task.steps // training.LOOKS)
     by_run: dict[tuple[str, float], list[list[float]]] = defaultdict(list)
     for row in rows:
         by_run[row["way"], row["rate"]].append([float(look) for look in row["curve"].split()])
-    figure, all_axes = panels(len(RATES), f"Accuracy against time: {task.name}", height=2.6)
-    for axes, rate in zip(all_axes, RATES, strict=True):
+    figure, all_axes = panels(len(rates), f"Accuracy against time: {task.name}", height=2.6)
+    for axes, rate in zip(all_axes, rates, strict=True):
         lines = []
         for (way, at), time in times.items():
             if at == rate and math.isfinite(time):
                 found = np.mean(by_run["exact", 0.0] if way in REPAIRING else by_run[way, rate], axis=0)
-                lines.append(Line(way if way not in REPAIRING else f"exact, {way}", list(zip(looks * time, found, strict=True)), dashed=way in REPAIRING))
+                lines.append(Line(way if way not in REPAIRING else f"exact, {way}", [(float(x), float(y)) for x, y in zip(looks * time, found, strict=True)], dashed=way in REPAIRING))
         draw(axes, lines)
         axes.set_title(f"{rate:.1%} trimmed, or dropped", fontsize=9)
         axes.set_ylabel(task.unit)
@@ -137,41 +136,53 @@ def to_target(rows: list[dict[str, Any]], times: dict[tuple[str, float], float])
     return found
 
 
+def by_rate(found: dict[str, dict[float, list[float]]], rates: list[float], title: str) -> str:
+    """Time to the target against the rate, where all seeds get there (figure 4)."""
+    figure, (axes,) = panels(1, title)
+    places = {rate: place for place, rate in enumerate((0.0, *rates))}
+    lines = []
+    for way, of_way in found.items():
+        reached = {places[rate]: took for rate, took in of_way.items() if np.isfinite(took).all()}
+        if reached:
+            spread = [float(np.std(took, ddof=min(1, len(took) - 1))) for took in reached.values()]
+            lines.append(Line(way, [(float(place), float(np.mean(took))) for place, took in reached.items()], spread, dashed=way.startswith("exact")))
+    draw(axes, lines)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(places)), [f"{100 * rate:.4g} %" for rate in places])
+    axes.set_xlabel("share of the packets that are trimmed, or dropped")
+    axes.set_ylabel("steps of exact training without drops")
+    legend(axes)
+    return svg(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulator", type=Path, required=True, help="the program `trimwire`")
+    parser.add_argument("--models", nargs="+", choices=("resnet", "vgg"), default=["resnet", "vgg"])
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.001, 0.02, 0.1, 0.5])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=accuracy.FIGURES)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    runs = accuracy.runs_of("codecs", RATES)
+    runs = accuracy.runs_of("codecs", options.rates)
     with (options.out / "exchanges.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("model", "coordinates", "what", "drops", "mean_ms", "least_ms", "most_ms"))
-        for task in (training.resnet(), training.vgg()):
-            times = step_times(options.simulator, task.name, sum(each.numel() for each in task.make().parameters()), writer)
+        for task in (getattr(training, model)() for model in options.models):
+            coordinates = sum(each.numel() for each in task.make().parameters())
+            times = step_times(options.simulator, task.name, coordinates, options.rates, writer)
             file.flush()
             rows = accuracy.measure(f"codecs-{task.name}", task, runs, options.seeds, options.out)
             title = f"Codecs: {task.name}, {options.seeds} seeds"
             (options.out / f"codecs-{task.name}.svg").write_text(accuracy.plot(rows, title, task.unit))
-            (options.out / f"time-{task.name}-curves.svg").write_text(curves(rows, times, task))
-            figure, (axes,) = panels(1, f"Time to the exact accuracy: {task.name}, {options.seeds} seeds")
-            lines = []
+            (options.out / f"time-{task.name}-curves.svg").write_text(curves(rows, times, options.rates, task))
+            found = to_target(rows, times)
+            (options.out / f"time-{task.name}.svg").write_text(by_rate(found, options.rates, f"Time to the exact accuracy: {task.name}, {options.seeds} seeds"))
             sys.stdout.write(f"\n{task.name}\n\n{accuracy.table(rows, task.unit)}\n| way | rate | a step | to the target |\n|---|---|---|---|\n")
-            for way, by_rate in to_target(rows, times).items():
-                for rate, took in by_rate.items():
-                    one = times[way.removeprefix("exact, "), rate]
-                    sys.stdout.write(f"| {way} | {rate:.1%} | {one:.3g} | {np.mean(took):.3g} ({min(took):.3g} to {max(took):.3g}) |\n")
-                reached = [(([0.0, *RATES]).index(rate), float(np.mean(took)), float(np.std(took, ddof=1))) for rate, took in by_rate.items() if np.isfinite(took).all()]
-                if reached:
-                    lines.append(Line(way, [(at, mean) for at, mean, _ in reached], [spread for _, _, spread in reached], dashed=way.startswith("exact")))
-            draw(axes, lines)
-            axes.set_yscale("log")
-            axes.set_xticks(range(len(RATES) + 1), ["0 %", *(f"{rate * 100:.4g} %" for rate in RATES)])
-            axes.set_xlabel("share of the packets that are trimmed, or dropped")
-            axes.set_ylabel("steps of exact training without drops")
-            legend(axes)
-            (options.out / f"time-{task.name}.svg").write_text(svg(figure))
+            for way, of_way in found.items():
+                for rate, took in of_way.items():
+                    step = times[way.removeprefix("exact, "), rate]
+                    sys.stdout.write(f"| {way} | {100 * rate:.4g} % | {step:.3g} | {np.mean(took):.3g} ({min(took):.3g} to {max(took):.3g}) |\n")
 
 
 if __name__ == "__main__":
