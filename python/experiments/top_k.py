@@ -31,7 +31,7 @@ from trimwire.torch import Simulation
 HEADERS, TRIMMED = 42, 76
 #: Shares of the sign plane's bytes; and of packets that are trimmed.
 BUDGETS, RATES = {1.0: "one plane", 0.25: "a quarter plane"}, [0.0, 0.5]
-PASSES = 6
+PASSES = 5
 
 
 def plane_bytes(planes: int, coordinates: int) -> int:
@@ -94,14 +94,15 @@ class Recorder:
         return source
 
 
-def networks(coordinates: int) -> dict[tuple[str, float], Callable[[int], training.Network]]:
+def networks(coordinates: int) -> dict[tuple[str, float], Callable[[int], TopK | Simulation]]:
     """By seed: planes, and top-k of as many bytes."""
     plane = 2 * plane_bytes(1, coordinates)
-    found: dict[tuple[str, float], Callable[[int], training.Network]] = {}
-    for planes in (1, 2):
+    found: dict[tuple[str, float], Callable[[int], TopK | Simulation]] = {}
+    for name, planes, decoding in (("one plane", 1, "unbiased"), ("one plane, mmse", 1, "mmse"), ("two planes", 2, "unbiased")):
         for rate in RATES if planes > 1 else RATES[:1]:
-            name = "one plane" if planes == 1 else "two planes"
-            found[name, rate] = lambda seed, planes=planes, rate=rate: Simulation(trim_rate=rate, sent_planes=planes, seed=seed)
+            found[name, rate] = lambda seed, planes=planes, rate=rate, decoding=decoding: Simulation(
+                trim_rate=rate, sent_planes=planes, decoding=decoding, seed=seed
+            )
     for share, of in BUDGETS.items():
         for union in (False, True):
             for rate in RATES if share == 1.0 else RATES[:1]:
@@ -125,7 +126,7 @@ def errors(task: training.Task, coordinates: int) -> str:
                     network.forget()
                 sums = sum(network.carry(own, 2 * attempt, worker, 0) for worker, own in enumerate(gradients))
                 mean = network.carry(sums / training.WORKERS, 2 * attempt + 1, training.WORKERS, 0)
-                took = network.wire_bytes if isinstance(network, TopK) else 2 * plane_bytes(1 if way == "one plane" else 2, coordinates)
+                took = network.wire_bytes if isinstance(network, TopK) else 2 * plane_bytes(network.sent_planes, coordinates)
             truth = sum(gradients) / training.WORKERS
             found.append(f"{float((mean - truth).square().sum() / truth.square().sum()):.2g}")
         lines.append(f"| {way} | {rate:.0%} | {took:.0f} | {' | '.join(found)} |")
