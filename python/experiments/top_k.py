@@ -34,8 +34,8 @@ BUDGETS, RATES = {1.0: "one plane", 0.25: "a quarter plane"}, [0.0, 0.5]
 PASSES = 5
 
 
-def plane_bytes(planes: int, coordinates: int) -> int:
-    """Of a message of so many planes."""
+def plane_bytes(planes: int | None, coordinates: int) -> int:
+    """Of a message of so many planes; None: of all."""
     return sum(len(packet) + HEADERS for packet in trimwire.encode(np.ones(coordinates, np.float32), planes=planes))
 
 
