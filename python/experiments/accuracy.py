@@ -7,7 +7,7 @@
     python3 accuracy.py parameters                      FSDP's parameters, gathered through a network that trims them
     python3 accuracy.py codecs --model transformer --text FILE    or --data FOLDER, of Fashion-MNIST, for --model convolutional
 
-Every training is a line of OUT/EXPERIMENT-MODEL.csv as soon as it is done; the same command goes on where it was interrupted.
+A line of OUT/EXPERIMENT-MODEL.csv for each training. What each gave is kept (`training.kept`): the same command goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 import torch
 import training
-from training import Outcome, Task, train
+from training import Outcome, Task, kept
 
 from trimwire._plot import Line, chart
 from trimwire._progress import Progress
 from trimwire.torch import Simulation
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs/figures"
-FIELDS = ("way", "rate", "seed", "final", "steps_to_target", "gradient_nmse", "parameter_nmse")
+FIELDS = ("way", "rate", "seed", "final", "steps_to_target", "gradient_nmse", "parameter_nmse", "curve")
 #: The target is the worst seed's exact quality in the end, less this share of it; of an exact training its own.
 SHY = 0.02
 
@@ -44,7 +44,7 @@ def codecs(rates: list[float]) -> dict[tuple[str, float], Run]:
     runs: dict[tuple[str, float], Run] = {}
     for codec in ("rht", "sign-magnitude", "sq", "sd"):
         for rate in rates:
-            runs[codec, rate] = lambda task, seed, codec=codec, rate=rate: train(task, seed, Simulation(trim_rate=rate, codec=codec, seed=seed))
+            runs[codec, rate] = lambda task, seed, codec=codec, rate=rate: kept(task, seed, Simulation(trim_rate=rate, codec=codec, seed=seed))
     return runs
 
 
@@ -56,7 +56,7 @@ def feedback(rates: list[float]) -> dict[tuple[str, float], Run]:
             name = f"{decoding}{', feedback' if again else ''}"
             for rate in rates:
                 network = Simulation(trim_rate=rate, decoding=decoding)
-                runs[name, rate] = lambda task, seed, network=network, again=again: train(
+                runs[name, rate] = lambda task, seed, network=network, again=again: kept(
                     task, seed, replace(network, seed=seed), feedback=again
                 )
     return runs
@@ -68,12 +68,41 @@ def parameters(rates: list[float]) -> dict[tuple[str, float], Run]:
     for planes in (8, 4, 2, 1):
         for rate in rates:
             network = Simulation(trim_rate=rate, planes=planes)
-            runs[f"{planes} plane{'s' if planes > 1 else ''}", rate] = lambda task, seed, network=network: train(task, seed, parameters=replace(network, seed=seed))
-    runs["9 planes, none trimmed", 0.0] = lambda task, seed: train(task, seed, parameters=Simulation(trim_rate=0.0, seed=seed))
+            runs[f"{planes} plane{'s' if planes > 1 else ''}", rate] = lambda task, seed, network=network: kept(task, seed, parameters=replace(network, seed=seed))
+    runs["9 planes, none trimmed", 0.0] = lambda task, seed: kept(task, seed, parameters=Simulation(trim_rate=0.0, seed=seed))
     return runs
 
 
 EXPERIMENTS = {"codecs": (codecs, [0.02, 0.1, 0.25, 0.5]), "feedback": (feedback, [0.5, 1.0]), "parameters": (parameters, [0.1, 0.5])}
+
+
+def runs_of(experiment: str, rates: list[float] | None = None) -> dict[tuple[str, float], Run]:
+    """An experiment's trainings, the exact one first."""
+    make, usual = EXPERIMENTS[experiment]
+    return {("exact", 0.0): lambda task, seed: kept(task, seed), **make(rates or usual)}
+
+
+def measure(name: str, task: Task, runs: dict[tuple[str, float], Run], seeds: int, out: Path) -> list[dict[str, Any]]:
+    """Makes the runs that were not made, of which exact ones come first: the target is theirs. A line of OUT/NAME.csv for each."""
+    rows: list[dict[str, Any]] = []
+    target = math.inf
+    with Progress(len(runs) * seeds, name) as bar:
+        for (way, rate), run in runs.items():
+            for seed in range(seeds):
+                outcome = run(task, seed)
+                own = outcome.final - SHY * abs(outcome.final)
+                if way == "exact":
+                    target = min(target, own)
+                figures = (outcome.final, outcome.steps_to(own if way == "exact" else target), outcome.gradient_nmse, outcome.parameter_nmse)
+                looks = " ".join(f"{quality:.4g}" for _, quality in outcome.curve)
+                rows.append(dict(zip(FIELDS, (way, rate, seed, *(f"{figure:.6g}" for figure in figures), looks), strict=True)))
+                bar.step(f"{way}, {rate:.1%}, seed {seed}")
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
 
 
 def table(rows: list[dict[str, Any]], unit: str) -> str:
@@ -86,13 +115,13 @@ def table(rows: list[dict[str, Any]], unit: str) -> str:
         final = np.array([float(row["final"]) for row in group])
         steps = [float(row["steps_to_target"]) for row in group]
         if final.min() <= training.DIVERGED / 2:
-            lines.append(f"| {way} | {rate:.0%} | {len(group)} | diverged | | | |")
+            lines.append(f"| {way} | {100 * rate:.4g} % | {len(group)} | diverged | | | |")
             continue
         missed = sum(math.isinf(one) for one in steps)
         took = f"{missed} of {len(steps)} never" if missed else f"{np.mean(steps):.0f} ± {np.std(steps, ddof=min(1, len(steps) - 1)):.0f}"
         nmses = [np.mean([float(row[key]) for row in group]) for key in ("gradient_nmse", "parameter_nmse")]
         spread = np.std(final, ddof=min(1, len(final) - 1))
-        lines.append(f"| {way} | {rate:.0%} | {len(group)} | {final.mean():.4f} ± {spread:.4f} | {took} | {nmses[0]:.2g} | {nmses[1]:.2g} |")
+        lines.append(f"| {way} | {100 * rate:.4g} % | {len(group)} | {final.mean():.4f} ± {spread:.4f} | {took} | {nmses[0]:.2g} | {nmses[1]:.2g} |")
     return "\n".join(lines) + "\n"
 
 
@@ -114,7 +143,7 @@ def plot(rows: list[dict[str, Any]], title: str, unit: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--model", choices=("perceptron", "convolutional", "transformer"), default="convolutional")
+    parser.add_argument("--model", choices=("perceptron", "convolutional", "transformer", "resnet", "vgg"), default="convolutional")
     parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST (Debian: /usr/share/datasets/fashion-mnist)")
     parser.add_argument("--text", type=Path, default=training.TEXT, help="a text for the transformer")
     parser.add_argument("--rates", type=float, nargs="+")
@@ -127,37 +156,10 @@ def main() -> None:
     elif options.model == "convolutional":
         task = training.convolutional(options.data)
     else:
-        task = training.perceptron()
-    make, rates = EXPERIMENTS[options.experiment]
-    runs = {("exact", 0.0): lambda task, seed: train(task, seed), **make(options.rates or rates)}
+        task = getattr(training, options.model)()
+    runs = runs_of(options.experiment, options.rates)
     name = f"{options.experiment}-{options.model}{'-fashion' if options.data else ''}"
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{name}.csv"
-    rows: list[dict[str, Any]] = []
-    if path.exists():
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-    done = {(row["way"], float(row["rate"]), int(row["seed"])) for row in rows}
-    with Progress(len(runs) * options.seeds, name) as bar:
-        # The target is of exact training: that comes first, of all seeds.
-        for (way, rate), run in runs.items():
-            target = -math.inf
-            if way != "exact":
-                target = min(float(row["final"]) for row in rows if row["way"] == "exact")
-                target -= SHY * abs(target)
-            for seed in range(options.seeds):
-                if (way, rate, seed) not in done:
-                    outcome = run(task, seed)
-                    aim = outcome.final - SHY * abs(outcome.final) if way == "exact" else target
-                    figures = (outcome.final, outcome.steps_to(aim), outcome.gradient_nmse, outcome.parameter_nmse)
-                    rows.append(dict(zip(FIELDS, (way, rate, seed, *(f"{figure:.6g}" for figure in figures)), strict=True)))
-                    new = path.with_suffix(".new")
-                    with new.open("w", newline="") as file:
-                        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                        writer.writeheader()
-                        writer.writerows(rows)
-                    new.replace(path)
-                bar.step(f"{way}, {rate:.0%}, seed {seed}")
+    rows = measure(name, task, runs, options.seeds, options.out)
     (options.out / f"{name}.svg").write_text(plot(rows, f"{options.experiment}: {task.name}, {options.seeds} seeds", task.unit))
     sys.stdout.write(table(rows, task.unit))
 

@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
+import trimwire
 from trimwire.torch import Simulation
 
+#: Where `kept` keeps what trainings gave.
+KEPT = Path(__file__).resolve().parents[2] / "figures-results/training"
 DIGITS = Path(__file__).resolve().parents[2] / "cli/data/digits.csv.gz"
 #: A text that every Debian has.
 TEXT = Path("/usr/share/common-licenses/GPL-3")
@@ -39,6 +45,16 @@ class Task:
     loss: Callable[[nn.Module, Any], torch.Tensor]
     quality: Callable[[nn.Module], float]
     unit: str
+    #: A hash of the data.
+    data: str
+
+
+class Network(Protocol):
+    """What gradients go through: a `Simulation`, or an experiment's own."""
+
+    def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int) -> torch.Tensor:
+        """What `receiver` has of `sender`'s flat tensor; the sender of a mean is `WORKERS`."""
+        ...
 
 
 @dataclass
@@ -49,6 +65,8 @@ class Outcome:
     #: Mean NMSE of the averaged gradients, and of the parameters where those are gathered through the network.
     gradient_nmse: float = 0.0
     parameter_nmse: float = 0.0
+    #: Bytes that a worker sends and gets a step, where the network counts them.
+    wire_bytes: float = 0.0
 
     @property
     def final(self) -> float:
@@ -63,13 +81,29 @@ class Outcome:
         return math.inf
 
 
-def _classification(name: str, pixels: torch.Tensor, labels: torch.Tensor, make: Callable[[], nn.Module], steps: int, rate: float) -> Task:
+def _hash(*data: torch.Tensor) -> str:
+    digest = hashlib.sha256()
+    for tensor in data:
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _classification(
+    name: str,
+    pixels: torch.Tensor,
+    labels: torch.Tensor,
+    make: Callable[[], nn.Module],
+    steps: int,
+    rate: float,
+    batch_size: int = 32,
+    most_held_out: int = 2_000,
+) -> Task:
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     pixels, labels = pixels[order], labels[order]
-    held_out = min(len(labels) // 5, 2_000)
+    held_out = min(len(labels) // 5, most_held_out)
 
     def draw(generator: torch.Generator) -> Any:
-        batch = torch.randint(held_out, len(labels), (32,), generator=generator)
+        batch = torch.randint(held_out, len(labels), (batch_size,), generator=generator)
         return pixels[batch], labels[batch]
 
     def loss(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -78,7 +112,7 @@ def _classification(name: str, pixels: torch.Tensor, labels: torch.Tensor, make:
     def quality(model: nn.Module) -> float:
         return float((model(pixels[:held_out]).argmax(1) == labels[:held_out]).float().mean())
 
-    return Task(name, steps, rate, make, draw, loss, quality, "accuracy")
+    return Task(name, steps, rate, make, draw, loss, quality, "accuracy", _hash(pixels, labels))
 
 
 def digits(path: Path = DIGITS) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,6 +156,80 @@ def convolutional(folder: Path | None = None) -> Task:
     return _classification("convolutional", pixels, labels, make, 200, 0.05)
 
 
+def textures(count: int = 6_000, classes: int = 10, noise: float = 0.35) -> tuple[torch.Tensor, torch.Tensor]:
+    """Made images of 32 by 32 pixels in three colours, always the same, and their classes.
+
+    A class is two waves of its own lengths, directions and colours. An image has them in a disc of any size and place, each at any phase, up to 15 % longer or shorter, turned
+    by up to 0.2, in colours that are off by 0.6 of the classes' own spread; around the disc is a wave of no class, and on everything noise.
+    """
+    generator = torch.Generator().manual_seed(24)
+
+    def uniform(least: float, most: float, *shape: int) -> torch.Tensor:
+        return least + (most - least) * torch.rand(*shape, generator=generator)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    y, x = torch.meshgrid(torch.linspace(-1, 1, 32), torch.linspace(-1, 1, 32), indexing="ij")
+
+    def waves(periods: torch.Tensor, angles: torch.Tensor, colours: torch.Tensor) -> torch.Tensor:
+        """Sums over the second axis, in three colours."""
+        periods, angles = periods[..., None, None], angles[..., None, None]
+        phases = uniform(0, 2 * math.pi, *periods.shape)
+        height = torch.sin(math.pi * periods * (x * torch.cos(angles) + y * torch.sin(angles)) + phases)
+        return (height[:, :, None] * colours[..., None, None]).sum(1)
+
+    periods, angles, colours = uniform(2, 7, classes, 2), uniform(0, math.pi, classes, 2), 0.5 * normal(classes, 2, 3)
+    labels = torch.arange(count) % classes
+    inner = waves(
+        periods[labels] * uniform(0.85, 1.15, count, 2), angles[labels] + uniform(-0.2, 0.2, count, 2), colours[labels] + 0.3 * normal(count, 2, 3)
+    )
+    outer = waves(uniform(2, 7, count, 1), uniform(0, math.pi, count, 1), 0.5 * normal(count, 1, 3))
+    radius, left, top = uniform(0.35, 0.7, count, 1, 1, 1), uniform(-0.4, 0.4, count, 1, 1, 1), uniform(-0.4, 0.4, count, 1, 1, 1)
+    disc = (x - left) ** 2 + (y - top) ** 2 < radius**2
+    return torch.where(disc, inner, outer) + noise * normal(count, 3, 32, 32), labels
+
+
+class _Residual(nn.Module):
+    """Two convolutions beside what goes past them (ResNet's basic block)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.both = nn.Sequential(*_convolution(inputs, outputs, stride), *_convolution(outputs, outputs)[:-1])
+        self.past = nn.Identity() if inputs == outputs else nn.Sequential(*_convolution(inputs, outputs, stride, 1)[:-1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.both(x) + self.past(x))
+
+
+def _convolution(inputs: int, outputs: int, stride: int = 1, size: int = 3) -> list[nn.Module]:
+    return [nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+
+
+def resnet() -> Task:
+    """ResNet-8 of CIFAR's kind, but that its first convolution halves images: widths 16, 32 and 64, 78 thousand parameters."""
+
+    def make() -> nn.Module:
+        blocks = (_Residual(16, 16, 1), _Residual(16, 32, 2), _Residual(32, 64, 2))
+        return nn.Sequential(*_convolution(3, 16, 2), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+    return _classification("resnet", *textures(), make, 300, 0.1, batch_size=8, most_held_out=500)
+
+
+def vgg() -> Task:
+    """Six convolutions with batch norm and four halvings, as VGG has them: 550 thousand parameters."""
+
+    def make() -> nn.Module:
+        layers: list[nn.Module] = []
+        for widths in ((3, 16), (16, 32), (32, 64, 128), (128, 128, 256)):
+            for inputs, outputs in pairwise(widths):
+                layers += _convolution(inputs, outputs)
+            layers.append(nn.MaxPool2d(2))
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256 * 4, 10))
+
+    return _classification("vgg", *textures(), make, 200, 0.005, batch_size=8, most_held_out=500)
+
+
 class _Transformer(nn.Module):
     """The next byte from those before it."""
 
@@ -158,7 +266,7 @@ def transformer(path: Path = TEXT) -> Task:
     def quality(model: nn.Module) -> float:
         return -float(loss(model, held_out))
 
-    return Task("transformer", 300, 0.2, _Transformer, draw, loss, quality, "minus the loss")
+    return Task("transformer", 300, 0.2, _Transformer, draw, loss, quality, "minus the loss", _hash(text))
 
 
 def _square(values: torch.Tensor) -> float:
@@ -168,7 +276,7 @@ def _square(values: torch.Tensor) -> float:
 def train(
     task: Task,
     seed: int,
-    network: Simulation | None = None,
+    network: Network | None = None,
     *,
     feedback: bool = False,
     parameters: Simulation | None = None,
@@ -227,5 +335,22 @@ def train(
             model.train()
             outcome.curve.append((step + 1, found if math.isfinite(found) else DIVERGED))
     outcome.gradient_nmse = float(np.mean(errors))
+    outcome.wire_bytes = float(getattr(network, "wire_bytes", 0.0)) / steps
     outcome.parameter_nmse = float(np.mean(parameter_errors)) if parameter_errors else 0.0
+    return outcome
+
+
+def kept(task: Task, seed: int, network: Network | None = None, *, feedback: bool = False, parameters: Simulation | None = None) -> Outcome:
+    """`train`, or what it gave when it was called with the same arguments, data and source of this file: an interrupted experiment goes on."""
+    settings = {"task": task.name, "data": task.data, "steps": task.steps, "rate": task.rate, "workers": WORKERS, "seed": seed}
+    settings |= {"network": repr(network), "feedback": feedback, "parameters": repr(parameters), "trimwire": trimwire.__version__}
+    key = hashlib.sha256(json.dumps(settings).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
+    path = KEPT / f"{task.name}-{key}.json"
+    if path.exists():
+        return Outcome(**json.loads(path.read_text())["outcome"])
+    outcome = train(task, seed, network, feedback=feedback, parameters=parameters)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"settings": settings, "outcome": asdict(outcome)}, indent=1) + "\n")
+    new.replace(path)
     return outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ HERE = Path(__file__).resolve()
 #: Where tests run outside of the source tree, the experiments are beside them and the data is named.
 sys.path.insert(0, str(HERE.parents[1] / "experiments"))
 training = pytest.importorskip("training", reason="the experiments are not beside the tests")
+top_k = pytest.importorskip("top_k", reason="the experiments are not beside the tests")
 
 from trimwire.torch import Simulation  # noqa: E402
 
@@ -40,3 +42,41 @@ def test_half_of_the_packets_cut_costs_no_accuracy_beyond_the_noise_of_seeds() -
     # What it is against: the sign and the whole packet's scale alone cost more than that, in the same network.
     biased = [training.train(task, seed, Simulation(trim_rate=0.5, codec="sign-magnitude", seed=seed), steps=100).final for seed in SEEDS]
     assert np.mean(biased) < finals.mean()
+
+
+def test_a_training_that_was_made_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not DIGITS.exists():
+        pytest.skip(f"SKIPPED: no digits at {DIGITS}; TRIMWIRE_DIGITS names them")
+    monkeypatch.setattr(training, "KEPT", tmp_path)
+    task = replace(training.perceptron(DIGITS), steps=20)
+    first = training.kept(task, 0, Simulation(trim_rate=0.5))
+
+    def made(*_: object, **__: object) -> None:
+        raise RuntimeError("made")
+
+    monkeypatch.setattr(training, "train", made)
+    assert training.kept(task, 0, Simulation(trim_rate=0.5)).final == first.final
+    others = [(task, 1, Simulation(trim_rate=0.5)), (task, 0, Simulation(trim_rate=0.4)), (task, 0), (replace(task, rate=0.2), 0, Simulation(trim_rate=0.5))]
+    for arguments in others:
+        with pytest.raises(RuntimeError, match="made"):
+            training.kept(*arguments)
+
+
+@pytest.mark.parametrize("union", [False, True])
+def test_top_k_takes_its_bytes_and_loses_nothing_for_ever(union: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    coordinates, steps = 20_000, 30
+    budget = 2 * top_k.plane_bytes(1, coordinates)
+    network = top_k.TopK(budget, union, 0.0, 0)
+    wanted, got, before = torch.zeros(coordinates), torch.zeros(coordinates), 0.0
+    for step in range(steps):
+        before = network.wire_bytes
+        sums = torch.zeros(coordinates)
+        for worker in range(training.WORKERS):
+            own = torch.randn(coordinates, generator=generator)
+            wanted += own
+            sums += network.carry(own, 2 * step, worker, 0)
+        got += network.carry(sums, 2 * step + 1, training.WORKERS, 0)
+    # What did not arrive waits at its sender.
+    torch.testing.assert_close(got + sum(network._residuals.values()), wanted, rtol=0, atol=1e-3)
+    assert network.wire_bytes - before == pytest.approx(budget, rel=0.05)
