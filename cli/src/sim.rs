@@ -181,8 +181,8 @@ fn choose(file: &File, names: &[String]) -> anyhow::Result<Vec<usize>> {
     Ok((0..runs.len()).filter(|&number| chosen(&runs[number])).collect())
 }
 
-const TITLES: [&str; 12] = [
-    "run", "flows", "left", "FCT mean", "p99", "max", "ideal", "trimmed", "dropped", "again", "NMSE",
+const TITLES: [&str; 13] = [
+    "run", "flows", "left", "FCT mean", "p99", "max", "all", "ideal", "trimmed", "dropped", "again", "NMSE",
     "hops/s",
 ];
 
@@ -214,6 +214,7 @@ fn row(run: &RunReport) -> Vec<String> {
         time(run.fct_mean_s),
         time(run.fct_p99_s),
         time(run.fct_max_s),
+        time(run.completion_s),
         time(run.ideal_s),
         percent(run.trimmed_share),
         percent(run.dropped_share),

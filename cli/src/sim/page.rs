@@ -11,9 +11,10 @@ use trimwire_fabric::sim::scenario::Prepared;
 /// Points of a curve: more than a screen has dots for.
 const POINTS: usize = 500;
 
-const COLUMNS: [(&str, &str); 9] = [
+const COLUMNS: [(&str, &str); 10] = [
     ("flows, left", "flows that the run is about; those that were not over when it ended"),
     ("FCT", "flow completion time, of those that are over"),
+    ("all", "from the begin of the first flow or computation to the end of the last"),
     ("ideal", "the busiest host's payload over its link: nothing that carries all of it is faster"),
     ("trimmed", "DATA packets that switches trim, of all that were sent"),
     ("dropped", "of the same, those dropped by switches or lost on links"),
