@@ -193,6 +193,9 @@ const BEGINS: [Begin; 3] = [
     Begin { offloads: false, may: |_| true, with: |option| option.compresses() && !option.uses(Device::Gpu) },
 ];
 
+/// No other search is made where a strategy takes so many times what it would if compression cost nothing.
+const NEAR: f64 = 1.005;
+
 struct Begin {
     /// Processors get tensors of GPUs alone.
     offloads: bool,
@@ -212,6 +215,11 @@ fn search(
     let mut best: Option<(f64, Selected, Offloaded)> = None;
     let mut took_ns = [0; 2];
     for begin in BEGINS {
+        if let Some((end, selected, _)) = &best
+            && *end <= NEAR * upper_bound(model, cluster, &all[..on_gpus], selected)
+        {
+            break;
+        }
         let places = 0..if begin.offloads { on_gpus } else { all.len() };
         let places: Vec<usize> = places.filter(|at| (begin.may)(&all[*at])).collect();
         let options: Vec<CompressionOption> = places.iter().map(|at| all[*at].clone()).collect();
