@@ -28,6 +28,8 @@ use plan::Plan;
 
 /// Flows that are remembered at most, unless somebody says otherwise.
 pub(super) const MOST_FLOWS: usize = 16_384;
+/// Whatever somebody says.
+const MOST_ROOM: usize = 1 << 24;
 /// Room at first; it doubles when one packet in [`CROWDED`] finds its set full.
 const FIRST_FLOWS: usize = 256;
 const CROWDED: usize = 16;
@@ -104,7 +106,7 @@ impl FlowCache {
     /// For so many flows at most, or a few more; none turns it off.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            most: if most == 0 { 0 } else { most.max(WAYS).next_power_of_two() },
+            most: if most == 0 { 0 } else { most.clamp(WAYS, MOST_ROOM).next_power_of_two() },
             generation: 0,
             kinds: Vec::new(),
             stride: HEAD,

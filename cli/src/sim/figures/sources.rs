@@ -49,8 +49,20 @@ pub(super) fn of_run(scenario: &Scenario, number: usize, seed: u64) -> anyhow::R
 /// What is simulated, whatever words said it: a new word of scenario files makes no figure old.
 fn take(prepared: &Prepared, hash: &mut Sha256) {
     let Prepared { name: _, setup, ideal_s, training } = prepared;
-    let Setup { topology, demands, payload, transport, rule, programs: _, .. } = setup;
-    let Setup { changes, reroute_ns, seed, limit_ns, keep_planes, .. } = setup;
+    // All of it by name, so that nothing new is forgotten. Programs are hashed by their sources and words.
+    let Setup {
+        topology,
+        demands,
+        payload,
+        transport,
+        rule,
+        programs: _,
+        changes,
+        reroute_ns,
+        seed,
+        limit_ns,
+        keep_planes,
+    } = setup;
     hash.update(format!("{ideal_s:?} {training:?} {topology:?} {payload} {transport:?} {rule:?}"));
     hash.update(format!("{changes:?} {reroute_ns:?} {seed} {limit_ns} {keep_planes}"));
     // Some have millions.
