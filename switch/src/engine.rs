@@ -21,7 +21,7 @@
 //! Not here: queues, ports, P4Runtime. Refused at load, by name: arithmetic on more than 4224 bits, externs of other
 //! architectures, and what p4c writes but BMv2 cannot read (a stack's `isValid` at an index known at run time).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod action;
 mod bits;
@@ -40,6 +40,7 @@ mod json;
 mod layout;
 mod limits;
 mod machine;
+mod native;
 mod packed;
 mod packet;
 mod parser;
@@ -66,6 +67,7 @@ pub use shared::TablePool;
 
 use calculation::Scratch;
 use flow_cache::{FlowCache, MOST_FLOWS};
+use native::Native;
 use packed::Packed;
 use packet::Packet;
 use program::Program;
@@ -185,6 +187,8 @@ struct Work {
     key: Vec<u64>,
     masked: Vec<u64>,
     flows: FlowCache,
+    /// Without machine code, though there is some.
+    interpreted: bool,
     /// Carried out so far.
     #[cfg(test)]
     instructions: u64,
@@ -193,6 +197,11 @@ struct Work {
 }
 
 impl Work {
+    /// The program's machine code, if it is to be run.
+    fn native<'a>(&self, program: &'a Program) -> Option<&'a Native> {
+        program.native.as_ref().ok().filter(|_| self.trace.is_none() && !self.interpreted)
+    }
+
     /// With a flow cache for so many flows.
     fn new(random: Random, flows: usize) -> Self {
         let flows = FlowCache::new(flows);
@@ -203,6 +212,7 @@ impl Work {
             key,
             masked,
             flows,
+            interpreted: false,
             #[cfg(test)]
             instructions: 0,
             trace: None,
@@ -216,7 +226,10 @@ impl Clone for Pipeline {
         Self {
             program: Arc::clone(&self.program),
             control: self.control.clone(),
-            work: Work::new(self.work.random.clone(), self.work.flows.most()),
+            work: Work {
+                interpreted: self.work.interpreted,
+                ..Work::new(self.work.random.clone(), self.work.flows.most())
+            },
             spares: Spares::default(),
             digests: Vec::new(),
         }
@@ -257,6 +270,20 @@ impl Pipeline {
     /// for each, as flows come.
     pub fn limit_flows(&mut self, most: usize) {
         self.work.flows = FlowCache::new(most);
+    }
+
+    /// Carries instructions out one by one, though there may be machine code: results are the same.
+    pub fn interpret(&mut self, on: bool) {
+        self.work.interpreted = on;
+    }
+
+    /// How the program's code is run, in words.
+    pub fn runs_as(&self) -> String {
+        match &self.program.native {
+            Ok(_) if !self.work.interpreted => "it runs as machine code".into(),
+            Ok(_) => "it is interpreted, as it was asked for".into(),
+            Err(reason) => format!("it is interpreted: {reason}"),
+        }
     }
 
     /// What the flow cache remembers of this program's flows, or why nothing, in words.

@@ -61,15 +61,15 @@ impl Scratch {
 /// An Internet checksum as a sum of limbs: 2^16 is 1 modulo 2^16 − 1, so that of a limb's place only its shift within a
 /// 16-bit word counts (RFC 1071, section 2).
 #[derive(Clone, Debug, Default)]
-struct Sum {
+pub(super) struct Sum {
     /// Limbs with the validity of the headers: where one is left out, the others are elsewhere.
-    valid: Vec<usize>,
+    pub(super) valid: Vec<usize>,
     /// The same of headers whose length varies, and that have to be left out.
-    absent: Vec<usize>,
+    pub(super) absent: Vec<usize>,
     /// Limbs that stay below 2^48 when they are shifted, and others.
-    narrow: Vec<(u32, u32)>,
-    wide: Vec<(u32, u32)>,
-    constant: u64,
+    pub(super) narrow: Vec<(u32, u32)>,
+    pub(super) wide: Vec<(u32, u32)>,
+    pub(super) constant: u64,
 }
 
 /// A limb shifted by less than a word, with the carries over 48 bits left in place.
@@ -249,6 +249,11 @@ impl Calculation {
             scratch.extend_from_slice(inputs.payload);
         }
         self.algorithm.compute(scratch)
+    }
+
+    /// An Internet checksum that follows from limbs alone.
+    pub(super) fn sum_of_limbs(&self) -> Option<&Sum> {
+        self.sum.as_ref().filter(|_| !self.with_payload)
     }
 
     /// The limbs that the output follows from; `None` where it follows from more, the payload or earlier packets.

@@ -12,6 +12,7 @@ use super::code::{Code, Insn, NONE};
 use super::control::Control;
 use super::expression::Compare;
 use super::flow_cache::Resume;
+use super::native::Native;
 use super::packet::Packet;
 use super::program::Program;
 use super::trace::DropReason;
@@ -27,6 +28,8 @@ const SPARE_TRANSITIONS: usize = 4096;
 pub(super) struct Machine<'a> {
     pub(super) program: &'a Program,
     pub(super) code: &'a Code,
+    /// The code as machine code, if it is to be run so.
+    pub(super) native: Option<&'a Native>,
     pub(super) control: &'a mut Control,
     pub(super) work: &'a mut Work,
     pub(super) now_ns: u64,
@@ -34,6 +37,21 @@ pub(super) struct Machine<'a> {
 
 /// What the parser met that it cannot go on from, by its code in the program.
 struct Rejected(u64);
+
+/// Where the action that a packet is in goes back to, and how much longer its control may take.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Going {
+    pub(super) back: u32,
+    pub(super) fuel: u32,
+    pub(super) transitions: usize,
+}
+
+impl Going {
+    pub(super) fn new(start: Resume, packet: &Packet) -> Self {
+        Self { back: start.back, fuel: FUEL, transitions: packet.frame.len() + SPARE_TRANSITIONS }
+    }
+}
 
 #[inline]
 fn kept(drop: u8) -> u64 {
@@ -83,11 +101,35 @@ impl Machine<'_> {
     }
 
     fn execute(&mut self, start: Resume, phv: &mut [u64], packet: &mut Packet) {
+        match self.native {
+            Some(native) => native.run(self, start, phv, packet),
+            None => _ = self.interpret::<false>(start.place, &mut Going::new(start, packet), phv, packet),
+        }
+    }
+
+    /// Carries out the instruction at `place`; where to go on, or `None` for the end.
+    pub(super) fn step(
+        &mut self,
+        place: u32,
+        going: &mut Going,
+        phv: &mut [u64],
+        packet: &mut Packet,
+    ) -> Option<u32> {
+        self.interpret::<true>(place, going, phv, packet)
+    }
+
+    /// Carries out the instructions from `start` on, or that `ONE`; where to go on, or `None` for the end.
+    fn interpret<const ONE: bool>(
+        &mut self,
+        start: u32,
+        going: &mut Going,
+        phv: &mut [u64],
+        packet: &mut Packet,
+    ) -> Option<u32> {
         let code = self.code;
         let at = |place: u32| code.insns.get(place as usize..).unwrap_or(&[]).iter();
-        let (mut rest, mut back) = (at(start.place), start.back);
-        let mut fuel = FUEL;
-        let mut transitions = packet.frame.len() + SPARE_TRANSITIONS;
+        let mut rest = at(start);
+        let Going { mut back, mut fuel, mut transitions } = *going;
         while let Some(insn) = rest.next() {
             #[cfg(test)]
             {
@@ -207,12 +249,12 @@ impl Machine<'_> {
                         tracing::error!("a loop ran {FUEL} instructions without an end, packet dropped");
                         packet.failed = Some(DropReason::EndlessLoop);
                         packet.exit = true;
-                        return;
+                        return None;
                     }
                     fuel -= taken;
                 }
-                Insn::End => return,
-                Insn::EndIfExit | Insn::ReturnUnlessExit if packet.exit => return,
+                Insn::End => return None,
+                Insn::EndIfExit | Insn::ReturnUnlessExit if packet.exit => return None,
                 Insn::EndIfExit => {}
                 Insn::Remember => {
                     let place = (code.insns.len() - rest.len()) as u32;
@@ -238,7 +280,12 @@ impl Machine<'_> {
                     }
                 }
             }
+            if ONE {
+                *going = Going { back, fuel, transitions };
+                return Some((code.insns.len() - rest.len()) as u32);
+            }
         }
+        None
     }
 
     /// Apart, so that the common instructions need few registers.

@@ -19,6 +19,7 @@ use super::intrinsic::Intrinsics;
 use super::json::{self, Result, malformed};
 use super::layout::{Layout, Slot};
 use super::limits::{Pieces, ProgramLimits};
+use super::native::{Native, Parts};
 use super::parser::{Deparser, Parser, ValueSet};
 use super::profile::Profile;
 use super::stateful::{Counter, Meter, MeterArray, MeterUnit, Register};
@@ -45,6 +46,8 @@ pub(super) struct Program {
     pub(super) live: Vec<bool>,
     /// Where ingress stops following from the packet alone, or why that is nowhere.
     pub(super) split: std::result::Result<Split, String>,
+    /// The code without notes as machine code, or why there is none.
+    pub(super) native: std::result::Result<Native, String>,
     /// What a trace calls things.
     pub(super) names: super::trace::Names,
 }
@@ -185,8 +188,12 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         lists: field_lists.values().flatten().chain(digest_fields).copied().collect(),
     };
     let split = flow_cache::split(&mut code, &split);
+    let parts =
+        Parts { layout: &layout, deparser: &deparser, calculations: &calculations, checksums: &checksums };
+    let native = Native::compile(&code[0], &parts);
     let program = Program {
         live,
+        native,
         split,
         layout,
         intrinsics,

@@ -6,6 +6,7 @@ use super::code::{Code, DROP_PORT};
 use super::intrinsic::set;
 use super::machine::Machine;
 use super::packet::{Packet, Requests};
+use super::program::Program;
 use super::slot::{load, store, store64};
 use super::trace::{DropReason, Event, Gress, Origin};
 use super::{Digest, EgressOutcome, Enqueue, PacketState, Pipeline, QueueMetadata, State, bits, entity};
@@ -123,7 +124,8 @@ impl Pipeline {
     fn machine(&mut self, now_ns: u64) -> Machine<'_> {
         let Self { program, control, work, .. } = self;
         let code = program.code(work.trace.is_some());
-        Machine { program, code, control, work, now_ns }
+        let native = work.native(program);
+        Machine { program, code, native, control, work, now_ns }
     }
 
     fn parse(&mut self, now_ns: u64, packet: &mut Packet) {
@@ -147,9 +149,13 @@ impl Pipeline {
         let spare = self.spares.frames.pop().unwrap_or_default();
         let mut frame = std::mem::replace(&mut packet.frame, spare);
         let payload_at = packet.payload_at.min(frame.len());
-        let (deparser, layout) = (&self.program.deparser, &self.program.layout);
+        let Program { deparser, layout, .. } = &*self.program;
         // Mostly the headers are as long as they were.
-        if !deparser.overwrite(layout, &packet.phv, &mut frame, payload_at) {
+        let written = match self.work.native(&self.program) {
+            Some(native) => native.write_headers(&packet.phv, &mut frame[..payload_at]),
+            None => deparser.overwrite(layout, &packet.phv, &mut frame, payload_at),
+        };
+        if !written {
             let headers = &mut self.work.scratch.bytes;
             headers.clear();
             deparser.write(layout, &packet.phv, headers);

@@ -8,11 +8,11 @@ const WORD: u32 = 64;
 
 /// Some of a field's bits, in one limb: where they lie in a window of 64 bits that begins with the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    limb: u32,
-    shift: u8,
+pub(super) struct Part {
+    pub(super) limb: u32,
+    pub(super) shift: u8,
     /// How many of 64 bits the part leaves out.
-    drop: u8,
+    pub(super) drop: u8,
 }
 
 /// Whole bytes of a header, at most eight.
@@ -73,6 +73,14 @@ impl Words {
             rest = behind;
         }
         Some(Self { list: words.into(), parts: parts.into(), bytes: bits as usize / 8 })
+    }
+
+    /// Where each word begins, its bytes, and what is in the eight bytes from its beginning on.
+    pub(super) fn windows(&self) -> impl Iterator<Item = (u32, u32, &[Part])> {
+        self.list.iter().map(|word| {
+            let parts = &self.parts[word.first as usize..word.end as usize];
+            (word.byte, 8 - word.behind.count_ones() / 8, parts)
+        })
     }
 
     /// The fields of a header at the beginning of `data`.

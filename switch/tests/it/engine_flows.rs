@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flow cache changes nothing but the time that packets take: every program does with it what it does without.
+//! The flow cache and machine code change nothing but the time that packets take: every program does with them what it does interpreted.
 
 use crate::bmv2_support::{Case, apply};
 use crate::engine_programs::all;
@@ -48,17 +48,29 @@ fn state(pipeline: &mut Pipeline) -> State {
     }
 }
 
-/// The program with a flow cache for so many flows and without one.
-fn ways(load: impl Fn() -> Pipeline, flows: usize) -> [Pipeline; 2] {
-    let (mut cached, mut plain) = (load(), load());
-    cached.limit_flows(flows);
-    plain.limit_flows(0);
-    [cached, plain]
+/// The program with a flow cache for so many flows and without one, as machine code and interpreted.
+fn ways(load: impl Fn() -> Pipeline, flows: usize) -> [Pipeline; 4] {
+    [(flows, false), (0, false), (flows, true), (0, true)].map(|(flows, interpreted)| {
+        let mut way = load();
+        way.limit_flows(flows);
+        way.interpret(interpreted);
+        let kind = way.runs_as();
+        assert_eq!(kind == "it runs as machine code", !interpreted, "{kind}");
+        way
+    })
 }
 
-fn alike(ways: &mut [Pipeline; 2], now_ns: u64, port: u16, frame: &[u8], name: &str) {
-    let [cached, plain] = ways.each_mut().map(|way| (forward(way, now_ns, port, frame), way.take_digests()));
-    assert_eq!(cached, plain, "{name}: {} on port {port}", to_hex(frame));
+/// The last way is the one that others are held against: instruction by instruction, for each packet.
+fn same<T: PartialEq + std::fmt::Debug>(results: [T; 4], what: &str) {
+    let [cached, plain, cached_interpreted, interpreted] = results;
+    assert_eq!(cached_interpreted, interpreted, "the flow cache: {what}");
+    assert_eq!(plain, interpreted, "machine code: {what}");
+    assert_eq!(cached, interpreted, "both: {what}");
+}
+
+fn alike(ways: &mut [Pipeline; 4], now_ns: u64, port: u16, frame: &[u8], name: &str) {
+    let results = ways.each_mut().map(|way| (forward(way, now_ns, port, frame), way.take_digests()));
+    same(results, &format!("{name}: {} on port {port}", to_hex(frame)));
 }
 
 /// Frames come again and again, whole and damaged, while the rest of the entries are written.
@@ -89,12 +101,11 @@ fn check(dice: &mut Dice, case: &Case, flows: usize) {
             ways.iter_mut().for_each(|way| apply(way, write).unwrap());
         }
     }
-    let [cached, plain] = ways.each_mut().map(state);
-    assert_eq!(cached, plain, "{}", case.name);
+    same(ways.each_mut().map(state), case.name);
 }
 
 #[test]
-fn every_program_does_with_a_flow_cache_what_it_does_without() {
+fn every_program_does_cached_and_as_machine_code_what_it_does_interpreted() {
     let mut dice = Dice::new(40);
     for case in all() {
         for flows in [4, 16_384] {
@@ -222,6 +233,5 @@ fn flows_that_find_no_room_go_where_they_would_go() {
         frame[23] = *dice.one(&[17, 17, 6, 132, 1]);
         alike(&mut ways, now_ns, dice.below(4) as u16, &frame, "trimwire");
     }
-    let [cached, plain] = ways.each_mut().map(state);
-    assert_eq!(cached, plain);
+    same(ways.each_mut().map(state), "trimwire");
 }

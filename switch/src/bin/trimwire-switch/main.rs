@@ -115,6 +115,7 @@ fn run(options: &mut Options) -> Outcome {
         eprintln!("the program and the settings can be used");
         if let Some(pipeline) = switch.pipeline() {
             eprintln!("flow cache: {}", pipeline.flow_cache());
+            eprintln!("code: {}", pipeline.runs_as());
         }
         return Ok(ExitCode::SUCCESS);
     }

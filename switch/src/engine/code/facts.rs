@@ -28,6 +28,8 @@ struct Facts(Vec<(u32, Fact)>);
 const MOST_FACTS: usize = 512;
 /// Operations of actions behind tables that are looked at; of larger programs nothing is known.
 const MOST_WORK: usize = 1 << 22;
+/// Most conditions that one edge leads past, or a program's loading would take the square of their number.
+const MOST_SKIPPED: usize = 256;
 
 /// An edge: where it leads, and what is known there.
 type Edge = (Option<u32>, Facts);
@@ -283,10 +285,13 @@ pub(super) fn shortcuts(starts: &[Option<u32>], source: &Source<'_>) -> Vec<Vec<
             let edges = outgoing(&source.nodes[node as usize], &facts, source);
             for (place, (next, mut facts)) in edges.into_iter().enumerate() {
                 let mut next = next;
-                while let Some(Node::If { condition, then, otherwise }) =
-                    next.map(|next| &source.nodes[next as usize])
+                let mut left = MOST_SKIPPED;
+                while left > 0
+                    && let Some(Node::If { condition, then, otherwise }) =
+                        next.map(|next| &source.nodes[next as usize])
                     && let Some(answer) = facts.answer(condition, source)
                 {
+                    left -= 1;
                     facts.learn(condition, answer, source);
                     next = if answer { *then } else { *otherwise };
                 }

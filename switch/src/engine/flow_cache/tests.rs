@@ -86,6 +86,8 @@ fn instructions(pipeline: &mut Pipeline) -> u64 {
 #[test]
 fn a_trimmable_packet_takes_no_more_instructions_than_it_did() {
     let mut pipeline = trimwire();
+    // Machine code carries out the same ones, and counts none.
+    pipeline.interpret(true);
     let (first, later) = (instructions(&mut pipeline), instructions(&mut pipeline));
     assert_eq!(instructions(&mut pipeline), later, "of the same flow");
     assert_eq!((first, later), (205, 122), "of a flow's first packet, and of every other. {HOW}");

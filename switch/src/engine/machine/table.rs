@@ -9,7 +9,7 @@ use super::Machine;
 
 impl Machine<'_> {
     /// Looks up; gives where the action begins, with its arguments in the frame, and where to go on behind it.
-    pub(super) fn apply(
+    pub(in super::super) fn apply(
         &mut self,
         number: usize,
         phv: &mut [u64],

@@ -353,6 +353,11 @@ impl Deparser {
         })
     }
 
+    /// Numbers of headers, valid or not, in the order in which they leave.
+    pub(crate) fn order(&self) -> impl Iterator<Item = u32> {
+        self.order.iter().map(|emitted| emitted.header)
+    }
+
     /// The headers that are valid, in order.
     fn valid<'a>(&'a self, layout: &'a Layout, phv: &'a [u64]) -> impl Iterator<Item = &'a Header> {
         let valid = self.order.iter().filter(|emitted| phv[emitted.valid as usize] != 0);

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way into machine code and out of it: the engine's only unsafe code.
+#![expect(unsafe_code, reason = "machine code has raw pointers and is called through one")]
+
+use super::super::code::Code;
+use super::super::flow_cache::Resume;
+use super::super::machine::{Going, Machine};
+use super::super::packet::Packet;
+use super::headers::write_headers;
+use super::translate::{AS_USUAL, Layouts, translate};
+use super::{MOST_INSTRUCTIONS, Parts};
+use cranelift_codegen::Context as Compilation;
+use cranelift_codegen::settings::{self, Configurable as _};
+use cranelift_frontend::FunctionBuilderContext;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Linkage, Module as _, default_libcall_names};
+use std::ffi::c_void;
+use std::mem::offset_of;
+use std::sync::Mutex;
+
+/// Everything that machine code touches, for as long as it runs.
+#[repr(C)]
+struct Context {
+    phv: *mut u64,
+    limbs: usize,
+    frame: *const u8,
+    length: usize,
+    packet: *mut Packet,
+    /// A [`Machine`], of whatever lifetime.
+    machine: *mut c_void,
+    /// By place: its number among those that machine code can be told to go to.
+    numbers: *const u32,
+    places: usize,
+    going: Going,
+}
+
+/// Where the fields lie that machine code reads and writes.
+const LAYOUTS: Layouts = Layouts {
+    phv: offset_of!(Context, phv),
+    frame: offset_of!(Context, frame),
+    length: offset_of!(Context, length),
+    packet: offset_of!(Context, packet),
+    numbers: offset_of!(Context, numbers),
+    back: offset_of!(Context, going) + offset_of!(Going, back),
+    fuel: offset_of!(Context, going) + offset_of!(Going, fuel),
+    transitions: offset_of!(Context, going) + offset_of!(Going, transitions),
+    payload_at: offset_of!(Packet, payload_at),
+    extracted: offset_of!(Packet, extracted),
+    exit: offset_of!(Packet, exit),
+    checksum_error: offset_of!(Packet, checksum_error),
+};
+
+type Run = unsafe extern "C" fn(*mut Context, u32);
+type Headers = unsafe extern "C" fn(*const u64, *mut u8, usize) -> u32;
+
+/// A program's machine code.
+pub(crate) struct Native {
+    run: Run,
+    headers: Headers,
+    numbers: Box<[u32]>,
+    /// Limbs of the frame that it runs on.
+    limbs: usize,
+    /// Owns the machine code.
+    module: Mutex<Option<JITModule>>,
+}
+
+impl std::fmt::Debug for Native {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Native").field("places", &self.numbers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        let module = self.module.get_mut().ok().and_then(Option::take);
+        // SAFETY: nobody runs it: whoever does holds a reference to this.
+        module.into_iter().for_each(|module| unsafe { module.free_memory() });
+    }
+}
+
+/// What a context says, while machine code waits.
+struct Waiting<'a> {
+    machine: &'a mut Machine<'a>,
+    going: &'a mut Going,
+    phv: &'a mut [u64],
+    packet: &'a mut Packet,
+}
+
+impl<'a> Waiting<'a> {
+    /// # Safety
+    /// `context` is one of [`Native::run`]'s, which has not returned, and nothing else is made of it for as long as this lives.
+    unsafe fn of(context: *mut Context) -> (Self, &'a [u32]) {
+        // SAFETY: `run` made all of this of references that it does not use until it returns, and machine code uses none while it waits.
+        unsafe {
+            let context = &mut *context;
+            let waiting = Self {
+                machine: &mut *context.machine.cast(),
+                going: &mut context.going,
+                phv: std::slice::from_raw_parts_mut(context.phv, context.limbs),
+                packet: &mut *context.packet,
+            };
+            (waiting, std::slice::from_raw_parts(context.numbers, context.places))
+        }
+    }
+}
+
+/// The number of the place to go on at: 0 for the end.
+fn number(numbers: &[u32], place: u32) -> u32 {
+    numbers.get(place as usize).copied().unwrap_or(0)
+}
+
+/// Carries out the instruction at `place`, and gives the number of the place to go on at: [`AS_USUAL`] for the next one.
+unsafe extern "C" fn step(context: *mut Context, place: u32) -> u32 {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, going, phv, packet }, numbers) = unsafe { Waiting::of(context) };
+    match machine.step(place, going, phv, packet) {
+        None => 0,
+        Some(next) if next == place + 1 => AS_USUAL,
+        Some(next) => number(numbers, next),
+    }
+}
+
+/// The number of the place where a packet that meets a table goes on.
+unsafe extern "C" fn apply(context: *mut Context, table: u32) -> u32 {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, going, phv, packet }, numbers) = unsafe { Waiting::of(context) };
+    let (action, after) = machine.apply(table as usize, phv, packet);
+    if action.is_some() {
+        going.back = after;
+    }
+    number(numbers, action.unwrap_or(after))
+}
+
+/// A register's cell, or `otherwise` where there is none.
+unsafe extern "C" fn read(context: *mut Context, register: u32, index: u32, otherwise: u64) -> u64 {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, .. }, _) = unsafe { Waiting::of(context) };
+    machine.control.registers[register as usize].word(index).unwrap_or(otherwise)
+}
+
+unsafe extern "C" fn write(context: *mut Context, register: u32, index: u32, value: u64) {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, .. }, _) = unsafe { Waiting::of(context) };
+    machine.control.registers[register as usize].set_word(index, value);
+}
+
+unsafe extern "C" fn count(context: *mut Context, counter: u32, index: u32) {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, packet, .. }, _) = unsafe { Waiting::of(context) };
+    machine.control.counters[counter as usize].count(index as usize, packet.ingress_length);
+}
+
+/// What machine code calls, by name and type.
+const CALLS: [(&str, *const ()); 5] = [
+    ("step", step as *const ()),
+    ("apply", apply as *const ()),
+    ("read", read as *const ()),
+    ("write", write as *const ()),
+    ("count", count as *const ()),
+];
+
+impl Native {
+    /// Compiles a program without the notes of a trace, or says why it is interpreted.
+    pub(crate) fn compile(code: &Code, program: &Parts<'_>) -> Result<Self, String> {
+        if code.insns.len() > MOST_INSTRUCTIONS {
+            return Err(format!("it has {} instructions, more than {MOST_INSTRUCTIONS}", code.insns.len()));
+        }
+        let mut flags = settings::builder();
+        for (name, value) in [("opt_level", "speed"), ("enable_verifier", "false"), ("is_pic", "false")] {
+            flags.set(name, value).map_err(|error| error.to_string())?;
+        }
+        let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags));
+        let isa = isa.map_err(|error| error.to_string())?;
+        let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+        CALLS.iter().for_each(|(name, call)| _ = builder.symbol(*name, call.cast()));
+        let mut module = JITModule::new(builder);
+        match Self::define(code, program, &mut module) {
+            // SAFETY: these are the functions' signatures.
+            Ok((numbers, [run, headers])) => Ok(Self {
+                run: unsafe { std::mem::transmute::<*const u8, Run>(run) },
+                headers: unsafe { std::mem::transmute::<*const u8, Headers>(headers) },
+                numbers,
+                limbs: code.frame.len(),
+                module: Mutex::new(Some(module)),
+            }),
+            Err(error) => {
+                // SAFETY: nothing of it was ever run.
+                unsafe { module.free_memory() };
+                Err(error)
+            }
+        }
+    }
+
+    /// Numbers of places, and the functions' addresses.
+    fn define(
+        code: &Code,
+        program: &Parts<'_>,
+        module: &mut JITModule,
+    ) -> Result<(Box<[u32]>, [*const u8; 2]), String> {
+        let text = |error: cranelift_module::ModuleError| error.to_string();
+        let mut room = FunctionBuilderContext::new();
+        let mut compilation = Compilation::new();
+        let define = |name: &str, module: &mut JITModule, compilation: &mut Compilation| {
+            let function =
+                module.declare_function(name, Linkage::Local, &compilation.func.signature).map_err(text)?;
+            module.define_function(function, compilation).map_err(text)?;
+            module.clear_context(compilation);
+            Ok::<_, String>(function)
+        };
+        let numbers = translate(code, program, &LAYOUTS, module, &mut compilation.func, &mut room)?;
+        let run = define("run", module, &mut compilation)?;
+        write_headers(code, program, module, &mut compilation.func, &mut room)?;
+        let headers = define("headers", module, &mut compilation)?;
+        module.finalize_definitions().map_err(text)?;
+        Ok((numbers, [run, headers].map(|function| module.get_finalized_function(function))))
+    }
+
+    /// Writes the valid headers over the beginning of `data`, which is all theirs; `false` where they take more or less, or are not made of whole words:
+    /// then what is there is undefined.
+    pub(crate) fn write_headers(&self, phv: &[u64], data: &mut [u8]) -> bool {
+        assert!(phv.len() >= self.limbs, "a frame of this program");
+        // SAFETY: limbs were looked at when it was compiled, and no header is written that ends behind the length.
+        unsafe { (self.headers)(phv.as_ptr(), data.as_mut_ptr(), data.len()) != 0 }
+    }
+
+    /// Runs the code that `machine` has, from `start` to its end.
+    pub(crate) fn run(&self, machine: &mut Machine<'_>, start: Resume, phv: &mut [u64], packet: &mut Packet) {
+        let number = self.numbers.get(start.place as usize).copied().unwrap_or(0);
+        assert!(
+            phv.len() >= self.limbs && number != 0,
+            "a frame of this program, and a place where its code begins"
+        );
+        let going = Going::new(start, packet);
+        let mut context = Context {
+            limbs: phv.len(),
+            phv: phv.as_mut_ptr(),
+            frame: packet.frame.as_ptr(),
+            length: packet.frame.len(),
+            packet,
+            machine: std::ptr::from_mut(machine).cast(),
+            numbers: self.numbers.as_ptr(),
+            places: self.numbers.len(),
+            going,
+        };
+        // SAFETY: the context is what the code was translated for, and its limbs, places and comparisons keep it inside; nothing changes a packet's frame
+        // while the packet is in a control.
+        unsafe { (self.run)(&raw mut context, number) };
+    }
+}
