@@ -39,6 +39,9 @@ pub(crate) struct BenchArguments {
     /// Trim every packet that may be trimmed, as behind a full queue.
     #[arg(long)]
     trim: bool,
+    /// Carry instructions out one by one on one core, though there may be machine code.
+    #[arg(long)]
+    interpret: bool,
     /// Pass this many packets of each length and number of flows on one core, without a clock, for counting instructions.
     #[arg(long, value_name = "N")]
     packets: Option<usize>,
@@ -83,7 +86,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
     let lengths = if arguments.routes.is_some() { &[][..] } else { &arguments.packet_bytes };
     for &packet_bytes in lengths {
         for &flows in &arguments.flows {
-            let load = Load { packet_bytes, flows, trim: arguments.trim };
+            let load = Load { packet_bytes, flows, trim: arguments.trim, interpret: arguments.interpret };
             if let Some(packets) = arguments.packets {
                 engine::pass(&program, load, packets).map_err(|error| anyhow!(error))?;
                 continue;
@@ -214,6 +217,7 @@ fn document(results: &[EngineResult], veth: &[Value]) -> String {
                 "packet_bytes": result.load.packet_bytes,
                 "flows": result.load.flows,
                 "trimmed": result.load.trim,
+                "interpreted": result.load.interpret,
                 "packets_per_second": result.packets_per_second.round(),
                 "nanoseconds_per_packet": {
                     "parse": tenths(stages.parse), "match": tenths(stages.matching),

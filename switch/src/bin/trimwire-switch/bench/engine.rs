@@ -48,6 +48,8 @@ pub(super) struct Load {
     pub(super) flows: u32,
     /// Whether they are trimmed, as behind a full queue.
     pub(super) trim: bool,
+    /// Whether instructions are carried out one by one, though there may be machine code.
+    pub(super) interpret: bool,
 }
 
 /// What was measured with one load.
@@ -67,7 +69,7 @@ pub(super) struct EngineResult {
 /// A program without the tables that are filled.
 pub(super) fn pass(program: &Program, load: Load, packets: usize) -> Result<(), String> {
     let mut frames = Frames { all: frames(load.packet_bytes, load.flows), next: 0 };
-    let switch = filled(program, load.trim)?;
+    let switch = filled(program, load)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
     let mut now_ns = 0;
     for _ in 0..packets.div_ceil(BATCH) {
@@ -96,10 +98,11 @@ impl Frames {
 /// A program without the tables that are filled.
 pub(super) fn measure(program: &Program, load: Load, seconds: f64) -> Result<EngineResult, String> {
     let mut frames = Frames { all: frames(load.packet_bytes, load.flows), next: 0 };
-    let switch = filled(program, load.trim)?;
+    let switch = filled(program, load)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
     let mut keyless = loaded(&without_keys(&program.json)?)?;
     let mut bare = loaded(&without_pipelines(&program.json)?)?;
+    [&mut keyless, &mut bare].into_iter().for_each(|pipeline| pipeline.interpret(load.interpret));
     let mut traffic = TrafficManager::new(PortConfig::default());
     let (mut rounds, mut now_ns, start) = (Vec::new(), 0, Instant::now());
     while rounds.is_empty() || start.elapsed() < Duration::from_secs_f64(seconds) {
@@ -139,15 +142,18 @@ fn loaded(json: &[u8]) -> Result<Pipeline, String> {
 }
 
 /// A switch whose tables were filled over P4Runtime, as every other switch's are.
-fn filled(program: &Program, trim: bool) -> Result<SharedSwitch, String> {
+fn filled(program: &Program, load: Load) -> Result<SharedSwitch, String> {
     let switch = Arc::new(Mutex::new(Switch::new(SwitchConfig { device_id: 1, ..SwitchConfig::default() })));
     let server = serve(Arc::clone(&switch), ([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    runtime.block_on(install(&server.local_addr().to_string(), 1, program, PORTS, trim))?;
+    runtime.block_on(install(&server.local_addr().to_string(), 1, program, PORTS, load.trim))?;
     server.shutdown();
+    let mut filled = switch.lock().unwrap_or_else(PoisonError::into_inner);
+    filled.pipeline().ok_or("no program")?.interpret(load.interpret);
+    drop(filled);
     Ok(switch)
 }
 
