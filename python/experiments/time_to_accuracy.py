@@ -35,6 +35,8 @@ from trimwire._plot import COLOURS, Line, legend, panels, svg
 #: What sends drops again: RoCEv2 with go-back-N, DCTCP with a short time-out, and pFabric, whose time-out is three round trips.
 REPAIRING = {"RoCE": "dcqcn: {}", "DCTCP": "dctcp: { rto_min: 1ms }", "pFabric": "pfabric: {}"}
 TRIMMING = "trimwire: {}"
+#: Lines of the pictures: each has one colour in all of them.
+LINES = (*(f"exact, {name}" for name in REPAIRING), "rht", "sign-magnitude", "sq", "sd")
 #: Bytes of a coordinate, and of a packet of them: nine planes of ours; others' are floats.
 OURS, FLOATS = (2.0, 888), (4.0, 1344)
 #: Nanoseconds a coordinate: nine planes encoded once, and 1.5 times received and decoded (docs/results/codec-speed.md, one core of a Sapphire Rapids).
@@ -98,9 +100,9 @@ def step_times(simulator: Path, model: str, coordinates: int, rates: list[float]
 
 def draw(axes: Any, lines: list[Line]) -> None:
     """Lines with their spread."""
-    for nth, line in enumerate(lines):
+    for line in lines:
         x, y = np.array(line.points).T
-        axes.errorbar(x, y, yerr=line.spread or None, label=line.name, color=COLOURS[nth], linestyle="--" if line.dashed else "-", linewidth=1.5, elinewidth=0.8)
+        axes.errorbar(x, y, yerr=line.spread or None, label=line.name, color=COLOURS[LINES.index(line.name)], linestyle="--" if line.dashed else "-", linewidth=1.5, elinewidth=0.8)
 
 
 def curves(rows: list[dict[str, Any]], times: dict[tuple[str, float], float], rates: list[float], task: training.Task) -> str:
