@@ -20,6 +20,8 @@ use options::Command;
 pub(crate) use options::Options;
 use page::Curves;
 use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trimwire_controller::Fabric;
 use trimwire_fabric::sim::program::Programs;
@@ -43,6 +45,7 @@ struct Scenario {
     file: File,
     text: String,
     path: PathBuf,
+    made: Made,
 }
 
 /// Runs a scenario, or all of a folder.
@@ -78,7 +81,7 @@ impl Scenario {
         let name = path.display().to_string();
         let text = read(path).map_err(Failure::input)?;
         let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
-        let scenario = Self { file, text, path: path.to_owned() };
+        let scenario = Self { file, text, path: path.to_owned(), made: Made::default() };
         for number in 0..scenario.file.run_names().count() {
             scenario.prepare(number, scenario.file.seed)?;
         }
@@ -86,7 +89,8 @@ impl Scenario {
     }
 
     fn prepare(&self, number: usize, seed: u64) -> Result<Prepared, Failure> {
-        let (name, mut beside) = (self.path.display().to_string(), Beside(&self.path));
+        let name = self.path.display().to_string();
+        let mut beside = Beside { path: &self.path, made: &self.made };
         self.file.prepare_run(number, seed, &self.text, &name, &mut beside).map_err(Failure::input)
     }
 
@@ -129,12 +133,18 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// What P4 programs were made for, and they: all runs of a scenario, and all seeds, mostly have one network.
+type Made = RefCell<BTreeMap<String, Programs>>;
+
 /// Files that a scenario names stand beside it, or where the way from its folder leads.
-struct Beside<'a>(&'a Path);
+struct Beside<'a> {
+    path: &'a Path,
+    made: &'a Made,
+}
 
 impl Beside<'_> {
     fn text(&self, name: &str) -> Result<String, String> {
-        let path = self.0.parent().unwrap_or(Path::new(".")).join(name);
+        let path = self.path.parent().unwrap_or(Path::new(".")).join(name);
         read(&path).map_err(|error| format!("{error:#}"))
     }
 }
@@ -158,16 +168,22 @@ impl Files for Beside<'_> {
     }
 
     fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String> {
+        let key = format!("{network:?}");
+        if let Some(known) = self.made.borrow().get(&key) {
+            return Ok(known.clone());
+        }
         let made = match *network {
             Programmed::Generated { topology, rungs, payload, switches } => {
                 program::generated(topology, rungs, payload, switches)
             }
             Programmed::Fabric { name } => {
-                let folder = self.0.parent().unwrap_or(Path::new(".")).join(name);
+                let folder = self.path.parent().unwrap_or(Path::new(".")).join(name);
                 program::of_fabric(&self.text(name)?, name, folder.parent().unwrap_or(Path::new(".")))
             }
         };
-        made.map_err(|error| format!("{error:#}"))
+        let made = made.map_err(|error| format!("{error:#}"))?;
+        self.made.borrow_mut().insert(key, made.clone());
+        Ok(made)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct BenchArguments {
         value_parser = length)]
     packet_bytes: Vec<usize>,
     /// Numbers of flows that the frames belong to, in turn.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [256], value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [256], value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     flows: Vec<u32>,
     /// Trim every packet that may be trimmed, as behind a full queue.
     #[arg(long)]
