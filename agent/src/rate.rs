@@ -11,6 +11,7 @@
 
 mod dctcp;
 mod fixed;
+mod loss;
 mod round;
 mod share;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ECN marks: DCTCP with a rate in place of a window.
 
+use super::loss::Losses;
 use super::round::{ROUND_PACKETS, Round, Rounds};
 use super::share::Share;
 use super::{Feedback, Limits, PathModel, Rate, RateLaw};
@@ -30,6 +31,7 @@ pub struct Dctcp {
     config: DctcpConfig,
     rate: Rate,
     rounds: Rounds,
+    losses: Losses,
     alpha: f64,
     /// The estimated share of lost packets.
     loss: f64,
@@ -137,6 +139,7 @@ impl Dctcp {
             config,
             rate: Rate::new(&config.limits, path),
             rounds: Rounds::new(path),
+            losses: Losses::new(path),
             alpha: 1.0,
             loss: 0.0,
             congestion: Congestion::default(),
@@ -159,12 +162,17 @@ impl Dctcp {
     }
 
     fn on_round(&mut self, now_ns: u64, round: &Round) {
+        let judged = self.losses.judge(now_ns, round, &mut self.rate);
+        if judged.trial {
+            return self.rounds.wait_for_effect(now_ns, 0.0);
+        }
+        let round = &judged.round;
         let marked = (round.marked + round.cut + round.lost).min(round.packets) / round.packets;
         // Also of what was reported while a reduction had yet to show: else fast flows, which wait, would hear of fewer marks than slow ones.
         let all = round.packets + round.unheard;
-        let all_marked = marked * round.packets + round.unheard_marked;
+        let all_marked = marked * round.packets + round.unheard_marked + round.unheard_lost;
         let gain = (self.config.gain * round.weight * all / round.packets).clamp(0.0, 1.0);
-        self.alpha = (1.0 - gain) * self.alpha + gain * all_marked / all;
+        self.alpha = (1.0 - gain) * self.alpha + gain * (all_marked / all).min(1.0);
         let gain = (LOSS_GAIN * round.weight).min(1.0);
         self.loss = (1.0 - gain) * self.loss + gain * (round.lost / round.packets).min(1.0);
         if marked == 0.0 {
@@ -173,7 +181,7 @@ impl Dctcp {
             let increase = self.congestion.increase(&mut self.rate, round, empty, self.planned_bps, told_bps);
             let told = self.share.on_calm(round, &self.rate);
             // As with what is planned: where queues drop nobody insists.
-            let told = if self.congestion.cut > 0.0 { told } else { 0.0 };
+            let told = if self.congestion.cut > 0.0 || self.losses.trims(now_ns) { told } else { 0.0 };
             return self.rate.set(self.rate.bps + increase.max(told));
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
@@ -199,6 +207,7 @@ impl RateLaw for Dctcp {
     fn on_feedback(&mut self, feedback: &Feedback) {
         self.repaired = feedback.repaired;
         self.share.told(feedback.senders, &mut self.rate);
+        self.losses.told(feedback.senders);
         if let Some(round) = self.rounds.take(feedback, self.rate.bps) {
             self.on_round(feedback.now_ns, &round);
         }

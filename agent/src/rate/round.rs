@@ -33,9 +33,12 @@ pub(super) struct Round {
     pub(super) weight: f64,
     /// The same for increases, which go by time as long as the packets say enough for it.
     pub(super) increase_weight: f64,
-    /// Packets that were reported while the law waited for its last step's effect, and how many of them were marked, cut or lost.
+    /// How long packets waited in queues: mean round trip above the least one, of this round or the one before, whichever is more. A loss is found out later than the queue that it met.
+    pub(super) queue_ns: Option<f64>,
+    /// Packets that were reported while the law waited for its last step's effect, and how many of them were marked or cut, and lost.
     pub(super) unheard: f64,
     pub(super) unheard_marked: f64,
+    pub(super) unheard_lost: f64,
     /// How long its packets tested the rate: its length, but no more than twice the time that they take at that rate. A sender that had nothing to send has
     /// learnt nothing of the path meanwhile, and gains nothing by it (RFC 7661 §4.3).
     pub(super) used_ns: u64,
@@ -56,8 +59,12 @@ pub(super) struct Rounds {
     bytes: u64,
     unheard: u64,
     unheard_marked: u64,
-    rtt_sum_ns: u64,
-    rtts: u64,
+    unheard_lost: u64,
+    round_trips: Mean,
+    /// Of the round before.
+    earlier: Option<f64>,
+    /// Of reports while the law waited.
+    unheard_round_trips: Mean,
     /// Least round trip of this window and of the last.
     least_ns: [Option<u64>; 2],
     window_ns: Option<u64>,
@@ -79,8 +86,10 @@ impl Rounds {
             bytes: 0,
             unheard: 0,
             unheard_marked: 0,
-            rtt_sum_ns: 0,
-            rtts: 0,
+            unheard_lost: 0,
+            round_trips: Mean::default(),
+            earlier: None,
+            unheard_round_trips: Mean::default(),
             least_ns: [None; 2],
             window_ns: None,
             latest_ns: path.trim_delay_ns.saturating_add(path.host_jitter_ns).max(UNKNOWN_RTT_NS),
@@ -97,13 +106,12 @@ impl Rounds {
             let [arrived, cut, marked, lost] =
                 [feedback.arrived, feedback.cut, feedback.marked, feedback.lost].map(u64::from);
             self.unheard = self.unheard.saturating_add(arrived + lost);
-            self.unheard_marked = self.unheard_marked.saturating_add((cut + marked).min(arrived) + lost);
+            self.unheard_marked = self.unheard_marked.saturating_add((cut + marked).min(arrived));
+            self.unheard_lost = self.unheard_lost.saturating_add(lost);
+            self.unheard_round_trips.add(feedback.rtt_ns);
             return None;
         }
-        if let Some(rtt_ns) = feedback.rtt_ns.filter(|&rtt_ns| rtt_ns > 0) {
-            self.rtt_sum_ns = self.rtt_sum_ns.saturating_add(rtt_ns);
-            self.rtts += 1;
-        }
+        self.round_trips.add(feedback.rtt_ns);
         let arrived = u64::from(feedback.arrived);
         self.arrived = self.arrived.saturating_add(arrived);
         self.cut = self.cut.saturating_add(u64::from(feedback.cut).min(arrived));
@@ -130,11 +138,13 @@ impl Rounds {
             cut: self.cut as f64,
             marked: self.marked as f64,
             lost: self.lost as f64,
-            rtt_ns: (self.rtts > 0).then(|| self.rtt_sum_ns as f64 / self.rtts as f64),
+            rtt_ns: self.round_trips.mean(),
             weight: by_packets.min(by_time).min(MOST_WEIGHT),
             increase_weight: by_use.min(MOST_WEIGHT * by_packets.min(1.0)),
             unheard: self.unheard as f64,
             unheard_marked: self.unheard_marked.min(self.unheard) as f64,
+            unheard_lost: self.unheard_lost.min(self.unheard) as f64,
+            queue_ns: self.queue_ns(),
             used_ns,
             newest_rtt_ns: self.latest_ns,
         };
@@ -171,7 +181,34 @@ impl Rounds {
     fn restart(&mut self, now_ns: u64) {
         self.begin_ns = Some(now_ns);
         (self.arrived, self.cut, self.marked, self.lost) = (0, 0, 0, 0);
-        (self.bytes, self.unheard, self.unheard_marked) = (0, 0, 0);
-        (self.rtt_sum_ns, self.rtts) = (0, 0);
+        (self.bytes, self.unheard, self.unheard_marked, self.unheard_lost) = (0, 0, 0, 0);
+        self.earlier = std::mem::take(&mut self.round_trips).mean();
+        self.unheard_round_trips = Mean::default();
+    }
+
+    fn queue_ns(&self) -> Option<f64> {
+        let means = [self.round_trips.mean(), self.unheard_round_trips.mean(), self.earlier];
+        let longest_ns = means.into_iter().flatten().max_by(f64::total_cmp)?;
+        Some(longest_ns - self.least_rtt_ns()? as f64)
+    }
+}
+
+/// A mean of round trips.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mean {
+    sum_ns: u64,
+    count: u64,
+}
+
+impl Mean {
+    fn add(&mut self, rtt_ns: Option<u64>) {
+        if let Some(rtt_ns) = rtt_ns.filter(|&rtt_ns| rtt_ns > 0) {
+            self.sum_ns = self.sum_ns.saturating_add(rtt_ns);
+            self.count += 1;
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 }

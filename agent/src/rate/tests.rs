@@ -307,7 +307,7 @@ impl Told {
     /// A round of 24 packets of which so many were cut; the share of the line that the rate is then.
     fn round(&mut self, cut: u32) -> f64 {
         self.sender.now_ns += 4 * RTT;
-        let rtt_ns = Some(if cut > 0 { QUEUED } else { RTT });
+        let rtt_ns = Some(if cut > 0 || self.feedback.lost > 0 { QUEUED } else { RTT });
         self.sender.law.on_feedback(&Feedback { now_ns: self.sender.now_ns, rtt_ns, cut, ..self.feedback });
         self.share()
     }
@@ -422,6 +422,105 @@ fn after_a_burst_that_drops_the_rate_is_soon_the_told_part_or_half_of_what_it_wa
         told.sender.now_ns += 40 * RTT;
         let share = (0..6).map(|_| told.round(0)).last().expect("six");
         assert!((least..most).contains(&share), "{senders} senders: {share} of the line");
+    }
+}
+
+/// A link in rounds of one round trip: packets at the algorithm's rate, what became of each, and the mean rate as a share of the line after the first fifth of the rounds.
+struct Link {
+    law: Box<dyn RateLaw>,
+    draws: u64,
+    now_ns: u64,
+}
+
+impl Link {
+    fn new(config: RateConfig) -> Self {
+        Self { law: config.build(&path()), draws: 1, now_ns: 1_000_000 }
+    }
+
+    /// Whether the next of a fixed sequence of draws is below a share.
+    fn draw(&mut self, share: f64) -> bool {
+        self.draws =
+            self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.draws >> 33) as f64) < share * f64::from(1_u32 << 31)
+    }
+
+    /// `lost` and `cut`: shares of packets at a share of the line. Returns the mean share of the line, and of lost packets.
+    fn run(&mut self, rounds: u32, rtt_ns: u64, lost: impl Fn(f64) -> f64, cut: f64) -> (f64, f64) {
+        let (mut sum, mut packets, mut all_lost) = (0.0, 0_u32, 0_u32);
+        for round in 0..rounds {
+            let share = self.law.rate_bps() as f64 / LINE as f64;
+            let count = ((share * 24.0).round() as u32).max(1);
+            let gone = (0..count).filter(|_| self.draw(lost(share))).count() as u32;
+            let short = (gone..count).filter(|_| self.draw(cut)).count() as u32;
+            self.now_ns += RTT;
+            self.law.on_feedback(&Feedback {
+                now_ns: self.now_ns,
+                rtt_ns: (gone < count).then_some(rtt_ns),
+                arrived: count - gone,
+                cut: short,
+                lost: gone,
+                repaired: true,
+                ..Feedback::default()
+            });
+            if round >= rounds / 5 {
+                (sum, packets, all_lost) = (sum + share, packets + count, all_lost + gone);
+            }
+        }
+        (sum / f64::from(rounds - rounds / 5), f64::from(all_lost) / f64::from(packets))
+    }
+}
+
+const RANDOM: [f64; 6] = [0.001, 0.01, 0.02, 0.05, 0.1, 0.19];
+
+#[test]
+fn random_losses_without_a_queue_leave_nine_tenths_of_the_line() {
+    for config in laws() {
+        for share in RANDOM {
+            let (rate, _) = Link::new(config).run(5_000, RTT, |_| share, 0.0);
+            assert!(rate >= 0.9, "{config:?}, {share} lost: {rate} of the line");
+        }
+    }
+}
+
+/// A queue that drops is all that a plain switch tells.
+#[test]
+fn the_same_losses_behind_a_queue_take_half_of_the_line_and_more() {
+    for config in laws() {
+        for share in [0.05, 0.1, 0.19] {
+            let mut link = Link::new(config);
+            // The least round trip is known.
+            link.run(10, RTT, |_| 0.0, 0.0);
+            let (rate, _) = link.run(500, QUEUED, |_| share, 0.0);
+            assert!(rate < 0.5, "{config:?}, {share} lost: {rate} of the line");
+        }
+    }
+}
+
+#[test]
+fn a_limit_without_a_queue_is_kept_though_links_lose_at_random_as_well() {
+    for config in laws() {
+        for random in [0.0, 0.05] {
+            for limit in [0.3, 0.6, 0.9] {
+                let lost = |share: f64| 1.0 - (1.0 - random) * (limit / share).min(1.0);
+                let (rate, all_lost) = Link::new(config).run(10_000, RTT, lost, 0.0);
+                println!("{config:?}, {random} random: {:.2} of the limit, {all_lost:.3} lost", rate / limit);
+                assert!(rate > 0.4 * limit, "{config:?}, {random} random: {rate} of {limit}");
+                assert!(all_lost < random + 0.1, "{config:?}, {random} random, {limit}: {all_lost} lost");
+            }
+        }
+    }
+}
+
+/// Where a path trims, what congestion takes off a rate is what trims take off it.
+#[test]
+fn on_a_path_that_trims_random_losses_cost_less_than_a_tenth_of_the_rate() {
+    for config in laws() {
+        let run = |lost: f64| Link::new(config).run(5_000, RTT, |_| lost, 0.02).0;
+        let alone = run(0.0);
+        for share in [0.02, 0.1, 0.19] {
+            let with = run(share);
+            assert!(with > 0.9 * alone, "{config:?}, {share} lost: {with} of the line, and {alone} without");
+        }
     }
 }
 

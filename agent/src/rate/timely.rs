@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Delay: TIMELY as MLT uses it, with what a cut packet says about the queue.
 
+use super::loss::Losses;
 use super::round::{Round, Rounds};
 use super::{Feedback, Limits, PathModel, Rate, RateLaw};
 
@@ -59,6 +60,7 @@ pub struct Timely {
     jitter_ns: f64,
     rate: Rate,
     rounds: Rounds,
+    losses: Losses,
     gradient: Gradient,
 }
 
@@ -107,6 +109,7 @@ impl Timely {
             jitter_ns: path.host_jitter_ns as f64,
             rate: Rate::new(&config.limits, path),
             rounds: Rounds::new(path),
+            losses: Losses::new(path),
             gradient: Gradient::default(),
         }
     }
@@ -126,6 +129,11 @@ impl Timely {
     }
 
     fn on_round(&mut self, now_ns: u64, round: &Round) {
+        let judged = self.losses.judge(now_ns, round, &mut self.rate);
+        if judged.trial {
+            return self.rounds.wait_for_effect(now_ns, 0.0);
+        }
+        let round = &judged.round;
         let weight = round.weight;
         let mut queueing = 0.0;
         let mut low_delay = false;
@@ -174,6 +182,7 @@ impl Timely {
 
 impl RateLaw for Timely {
     fn on_feedback(&mut self, feedback: &Feedback) {
+        self.losses.told(feedback.senders);
         if let Some(round) = self.rounds.take(feedback, self.rate.bps) {
             self.on_round(feedback.now_ns, &round);
         }

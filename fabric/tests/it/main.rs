@@ -8,6 +8,7 @@ mod dcqcn;
 mod fabric_program;
 mod jobs;
 mod ladder;
+mod random_losses;
 mod ranks;
 mod scenario;
 mod sim;
