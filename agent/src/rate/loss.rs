@@ -102,9 +102,8 @@ impl Losses {
             self.trimmed_ns = Some(now_ns);
         }
         let trims = self.trims(now_ns);
-        let judged = |lost: f64| Judged { round: with(round, lost), trial: false };
         if self.met_queue(round, trims) || (!trims && self.has_more_than_its_part(rate)) {
-            return judged(self.unexplained(round.packets, round.lost));
+            return Judged { round: self.beyond_random(round), trial: false };
         }
         let gain = (GAIN * round.weight).min(1.0);
         self.lost = (1.0 - gain) * self.lost + gain * (round.lost / round.packets).min(1.0);
@@ -114,24 +113,25 @@ impl Losses {
         }
         let beyond = self.unexplained(round.packets, round.lost);
         if round.lost > usual(MOST, round.packets) {
-            return judged(beyond);
+            return Judged { round: self.beyond_random(round), trial: false };
         }
+        let none = Judged { round: with(round, 0.0, 0.0), trial: false };
         if trims && self.lost <= MOST {
-            return judged(0.0);
+            return none;
         }
         if let Some(trial) = &mut self.trial {
             (trial.packets, trial.lost) = (trial.packets + round.packets, trial.lost + round.lost);
             if trial.packets >= TRIAL_PACKETS {
                 self.end_trial(rate);
             }
-            return judged(0.0);
+            return none;
         }
         let burst = beyond >= BURST.0 * round.packets && beyond >= BURST.1;
         let trial = burst || self.lost > TOLERATED + BEYOND * self.random;
         if trial {
             self.begin_trial(round, rate);
         }
-        Judged { trial, ..judged(0.0) }
+        Judged { trial, ..none }
     }
 
     /// Without a round trip nobody knows.
@@ -182,6 +182,12 @@ impl Losses {
         }
     }
 
+    /// The round with the losses that are more than what is random.
+    fn beyond_random(&self, round: &Round) -> Round {
+        let unheard_lost = self.unexplained(round.unheard, round.unheard_lost);
+        with(round, self.unexplained(round.packets, round.lost), unheard_lost)
+    }
+
     /// So many of a round's losses are more than what is random.
     fn unexplained(&self, packets: f64, lost: f64) -> f64 {
         (lost - usual(self.random, packets)).max(0.0)
@@ -194,10 +200,9 @@ fn usual(share: f64, packets: f64) -> f64 {
     mean + 2.0 * mean.sqrt()
 }
 
-/// The round with only so many of its losses. The others say nothing, as if these packets had not been sent.
-fn with(round: &Round, lost: f64) -> Round {
+/// The round with only so many of its losses, and of those that were reported before it. The others say nothing, as if these packets had not been sent.
+fn with(round: &Round, lost: f64, unheard_lost: f64) -> Round {
     let packets = (round.packets - (round.lost - lost)).max(1.0);
-    let unheard_lost = if round.lost > 0.0 { round.unheard_lost * lost / round.lost } else { 0.0 };
     let unheard = round.unheard - (round.unheard_lost - unheard_lost);
     Round { packets, lost, unheard, unheard_lost, ..*round }
 }
