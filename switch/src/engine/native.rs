@@ -20,6 +20,9 @@ use super::parser::Deparser;
 
 mod call;
 mod headers;
+mod instruction;
+mod packet;
+mod places;
 mod translate;
 
 pub(super) use call::Native;
