@@ -24,6 +24,7 @@ mod instruction;
 mod packet;
 mod places;
 mod translate;
+mod wide;
 
 pub(super) use call::Native;
 

@@ -208,6 +208,7 @@ impl Translator<'_, '_> {
             | Insn::Lookahead { .. }
             | Insn::Advance { .. }
             | Insn::Reject { .. } => self.call_and_go(place),
+            _ if self.wide(insn)? => {}
             _ => _ = self.call(place),
         }
         Ok(true)

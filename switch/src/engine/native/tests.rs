@@ -2,8 +2,8 @@
 //! Machine code against the interpreter, with code that no program has.
 
 use super::super::Pipeline;
-use super::super::code::{Code, Insn, Select, SelectCase};
-use super::super::expression::Compare;
+use super::super::code::{Code, Insn, Select, SelectCase, WideOp};
+use super::super::expression::{Compare, Ring};
 use super::super::layout::Layout;
 use super::super::machine::Machine;
 use super::super::packet::Packet;
@@ -63,7 +63,7 @@ fn insns(place: u32) -> impl Strategy<Value = Insn> {
         Compare::Gt,
         Compare::Ge,
     ]);
-    let what = (0..23_u8, to, from(), from(), place + 1..=LENGTH);
+    let what = (0..27_u8, to, from(), from(), place + 1..=LENGTH);
     (what, 0..64_u8, 0..64_u8, compare, any::<bool>()).prop_map(
         |((kind, to, left, right, place), drop, shift, compare, signed)| match kind {
             0 => Insn::Copy { to, from: left },
@@ -90,9 +90,66 @@ fn insns(place: u32) -> impl Strategy<Value = Insn> {
             20 if signed => Insn::IfLess { to: place, left, right },
             20 => Insn::IfNotLess { to: place, left, right },
             21 => Insn::Branch { compare, to: place, left, right },
+            // Of numbers of two limbs, from an even limb to one.
+            22..=24 => {
+                let pair = |at: u32| at.min(LIMBS + CONSTANTS.len() as u32 - 2);
+                let (to, left, right) = (to & !1, pair(left), pair(right));
+                Insn::Wide {
+                    op: wide_op(drop, shift, signed),
+                    words: 2,
+                    to,
+                    left,
+                    right: width_or(drop, right, shift),
+                }
+            }
+            25 => {
+                let (limbs, words) = (1 + u16::from(signed), 1 + u16::from(shift % 2));
+                Insn::Extend {
+                    signed: drop.is_multiple_of(2),
+                    limbs,
+                    words,
+                    to: to & !1,
+                    from: left.min(LIMBS),
+                }
+            }
+            26 => Insn::Store {
+                to: to & !1,
+                from: left.min(LIMBS),
+                width: 1 + u32::from(drop) + u32::from(shift),
+            },
             _ => Insn::Exit,
         },
     )
+}
+
+/// An operation on two limbs by a number.
+fn wide_op(number: u8, from_signed: u8, signed: bool) -> WideOp {
+    let from_signed = from_signed.is_multiple_of(2);
+    match number % 15 {
+        0 => WideOp::Ring(Ring::Add),
+        1 => WideOp::Ring(Ring::Sub),
+        2 => WideOp::Ring(Ring::Mul),
+        3 => WideOp::Ring(Ring::And),
+        4 => WideOp::Ring(Ring::Or),
+        5 => WideOp::Ring(Ring::Xor),
+        6 => WideOp::Not,
+        7 => WideOp::ShiftLeft,
+        8 => WideOp::ShiftRight,
+        9 => WideOp::ShiftRightSigned,
+        10 => WideOp::Saturate { to_signed: signed, from_signed },
+        11 => WideOp::Order { signed },
+        12 => WideOp::Clamp,
+        13 => WideOp::Modulo,
+        _ => WideOp::SignExtend,
+    }
+}
+
+/// What stands where the second operand would: for some operations a width.
+fn width_or(number: u8, right: u32, width: u8) -> u32 {
+    match number % 15 {
+        10 | 14 => 1 + 2 * u32::from(width),
+        _ => right,
+    }
 }
 
 fn values() -> impl Strategy<Value = u64> {
