@@ -84,13 +84,20 @@ impl Translator<'_, '_> {
                 let (low, high) = (self.number(most as u64), self.number((most >> 64) as u64));
                 let most = self.builder.ins().iconcat(low, high);
                 let over = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, value, most);
-                let mut result = self.builder.ins().select(over, most, value);
-                if from_signed {
-                    let zero = self.zero();
-                    let negative = self.builder.ins().icmp(IntCC::SignedLessThan, value, zero);
-                    result = self.builder.ins().select(negative, zero, result);
+                let zero = self.zero();
+                let negative = self.builder.ins().icmp(IntCC::SignedLessThan, value, zero);
+                let none = self.number(0);
+                // Limb by limb: Cranelift makes a minimum of 128 bits of the whole, and has none.
+                let (low, high) = self.builder.ins().isplit(value);
+                let (most_low, most_high) = self.builder.ins().isplit(most);
+                for (limb, own, most) in [(to, low, most_low), (to + 1, high, most_high)] {
+                    let mut result = self.builder.ins().select(over, most, own);
+                    if from_signed {
+                        result = self.builder.ins().select(negative, none, result);
+                    }
+                    self.set(limb, result)?;
                 }
-                result
+                return Ok(true);
             }
             WideOp::Order { signed } => {
                 let right = self.pair(right)?;
