@@ -142,13 +142,12 @@ impl FlowCache {
         };
         let plan = self.kinds[kind].plan.as_ref()?;
         // Multilinear hashing (Lemire and Kaser, The Computer Journal, 2014): no step waits for the one before.
-        self.key.clear();
+        self.key.resize(plan.key.len(), 0);
         self.asked += 1;
         let mut hash = kind as u64;
-        for (&at, &factor) in plan.key.iter().zip(&plan.factors) {
-            let limb = phv[at as usize];
-            self.key.push(limb);
-            hash = hash.wrapping_add(limb.wrapping_mul(factor));
+        for (own, (&at, &factor)) in self.key.iter_mut().zip(plan.key.iter().zip(&plan.factors)) {
+            *own = phv[at as usize];
+            hash = hash.wrapping_add(own.wrapping_mul(factor));
         }
         hash ^= hash >> 32;
         let (tag, set) = (hash as u32 | 1, (hash >> 32) as usize & (self.tags.len() - 1));
