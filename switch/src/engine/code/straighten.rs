@@ -3,23 +3,28 @@
 
 use super::{Code, Insn, Next};
 
+impl Insn {
+    /// The place that it leads to, if it says so itself.
+    pub(crate) fn target(&mut self) -> Option<&mut u32> {
+        match self {
+            Self::Jump { to }
+            | Self::Loop { to }
+            | Self::IfZero { to, .. }
+            | Self::IfNotZero { to, .. }
+            | Self::IfEqual { to, .. }
+            | Self::IfUnequal { to, .. }
+            | Self::IfLess { to, .. }
+            | Self::IfNotLess { to, .. }
+            | Self::Branch { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+}
+
 impl Code {
     /// Every place that an instruction, a select or a table leads to.
     pub(crate) fn each_target(&mut self, mut visit: impl FnMut(&mut u32)) {
-        for insn in &mut self.insns {
-            if let Insn::Jump { to }
-            | Insn::Loop { to }
-            | Insn::IfZero { to, .. }
-            | Insn::IfNotZero { to, .. }
-            | Insn::IfEqual { to, .. }
-            | Insn::IfUnequal { to, .. }
-            | Insn::IfLess { to, .. }
-            | Insn::IfNotLess { to, .. }
-            | Insn::Branch { to, .. } = insn
-            {
-                visit(to);
-            }
-        }
+        self.insns.iter_mut().filter_map(Insn::target).for_each(&mut visit);
         for next in &mut self.next {
             match next {
                 Next::HitMiss { hit, miss } => [hit, miss].into_iter().for_each(&mut visit),

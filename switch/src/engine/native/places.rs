@@ -45,20 +45,7 @@ impl Places {
                 *begins = true;
             }
         };
-        for insn in &code.insns {
-            match *insn {
-                Insn::Jump { to }
-                | Insn::Loop { to }
-                | Insn::IfZero { to, .. }
-                | Insn::IfNotZero { to, .. }
-                | Insn::IfEqual { to, .. }
-                | Insn::IfUnequal { to, .. }
-                | Insn::IfLess { to, .. }
-                | Insn::IfNotLess { to, .. }
-                | Insn::Branch { to, .. } => begin(to),
-                _ => {}
-            }
-        }
+        code.insns.iter().filter_map(|&(mut insn)| insn.target().copied()).for_each(&mut begin);
         for Select { cases, default, .. } in &code.selects {
             cases.iter().map(|case| case.next).chain([*default]).for_each(&mut begin);
         }
