@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of its gradients a model can lose without taking longer (MLT's figures 3, 4 and 18, tables 1 and 5), on small models, by `trimwire.torch.profile`.
+"""How much of its gradients a model can lose without taking longer (MLT's figures 3, 4 and 18, tables 1, 2 and 5), on small models, by `trimwire.torch.profile`.
 
     python3 loss_bounds.py convolutional                     on the digits, or --data FOLDER for Fashion-MNIST
     python3 loss_bounds.py transformer --text FILE
 
 Into OUT: bounds-MODEL.csv, a line for each training; bounds-MODEL-{loss,layers,magnitudes,curves}.svg. With --state FILE the same command goes on where it was interrupted.
+
+    python3 loss_bounds.py convolutional --of-final 0.98     MLT's table 2; once more with --data
+
+loses packets at random, nothing else, until that share of what exact training ends at: lost-MODEL.csv.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +36,10 @@ BATCHES = 400
 ROUNDS = {"convolutional": (120, 4), "transformer": (200, 5)}
 #: MLT drops of the front, the middle and the back fifth of the layers. A net of four layers has no fifths.
 PARTS = 5
+#: Rounds, and looks, with --of-final: MLT takes 500, after which accuracy hardly grows.
+LONG = (400, 5)
+#: Looks whose mean is what exact training ends at.
+LAST = 10
 
 
 def by_rate(found: Profile, wanted: Callable[[str], bool], title: str) -> str:
@@ -74,6 +83,15 @@ def write(found: Profile, path: Path) -> None:
                 writer.writerows((name, rate, seed, f"{one:g}") for seed, one in enumerate(rounds))
 
 
+def added(found: Profile) -> str:
+    """Rounds that losses add to each seed's own, and what the seeds' mean of them deviates by."""
+    lines = [f"exact {found.exact}"]
+    for rate, rounds in found.runs["lost"].items():
+        more = np.subtract(rounds, found.exact)
+        lines.append(f"{rate:.1%} lost: {more.tolist()}, mean {more.mean():+.1f} ± {more.std(ddof=1) / len(more) ** 0.5:.1f}")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=ROUNDS)
@@ -83,15 +101,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--of-final", type=float, metavar="SHARE", help="random losses alone, until SHARE of what exact training ends at")
     parser.add_argument("--state", type=Path)
     parser.add_argument("--out", type=Path, default=FIGURES)
     options = parser.parse_args()
     torch.set_num_threads(1)
     task = training.transformer(options.text) if options.model == "transformer" else training.convolutional(options.data)
-    rounds, look_every = ROUNDS[options.model]
+    rounds, look_every = LONG if options.of_final else ROUNDS[options.model]
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    found = trimwire.torch.profile(
+    profile = partial(
+        trimwire.torch.profile,
         task.make(),
         [task.draw(generator) for _ in range(BATCHES)],
         loss=task.loss,
@@ -103,11 +123,21 @@ def main() -> None:
         rates=options.rates,
         parts=PARTS,
         seeds=options.seeds,
-        state=options.state,
     )
-    found.model = task.name
-    name = f"bounds-{task.name}{'-fashion' if options.data else ''}"
+    name = f"{task.name}{'-fashion' if options.data else ''}"
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.of_final:
+        exact = profile(what=()).curves["exact"][0.0]
+        final = float(np.mean([[quality for _, quality in curve[-LAST:]] for curve in exact]))
+        sys.stdout.write(f"exact training ends at {final:.4f}\n")
+        found = profile(what=("lost",), target=options.of_final * final, state=options.state)
+        found.model = task.name
+        write(found, options.out / f"lost-{name}.csv")
+        sys.stdout.write(found.table() + added(found))
+        return
+    found = profile(state=options.state)
+    found.model = task.name
+    name = f"bounds-{name}"
     write(found, options.out / f"{name}.csv")
     title = f"{task.name}, {options.seeds} seeds"
     figures = {
