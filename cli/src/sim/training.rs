@@ -271,9 +271,13 @@ mod tests {
         );
         let file = File::from_yaml(&text, "t.yaml").unwrap();
         let nowhere = std::path::Path::new("nowhere/t.yaml");
-        file.prepare(&text, "t.yaml", &mut super::super::Beside { path: nowhere, made: &Default::default() })
-            .unwrap()
-            .remove(0)
+        file.prepare(
+            &text,
+            "t.yaml",
+            &mut super::super::Beside { path: nowhere, made: &super::super::Made::default() },
+        )
+        .unwrap()
+        .remove(0)
     }
 
     fn wire(run: &str) -> Wire {
