@@ -38,6 +38,18 @@ fn exit_codes_tell_usage_input_and_failure_apart() {
 }
 
 #[test]
+fn a_check_says_in_a_few_lines_how_the_program_runs() {
+    for level in ["info", "debug", "off"] {
+        let Output { status, stderr, .. } =
+            command(&["--check", "--log-level", level, PROGRAM]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(status.success() && stderr.contains("code: it runs as machine code"), "{stderr:.2000}");
+        // The compiler has a line for each of its instructions.
+        assert!(stderr.lines().count() < 20, "{stderr:.2000}");
+    }
+}
+
+#[test]
 fn it_says_when_it_listens_and_stops_cleanly_with_its_counters() {
     let folder = std::env::temp_dir().join(format!("trimwire-switch-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -203,7 +203,13 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
         }
     };
     let colours = !is_file && io::IsTerminal::is_terminal(&io::stderr());
-    tracing_subscriber::fmt().with_max_level(level).with_writer(writer).with_ansi(colours).init();
+    // Cranelift tells each function that it compiles, instruction by instruction.
+    let compiler = level.min(tracing::level_filters::LevelFilter::WARN);
+    let compiler = ["cranelift_jit", "cranelift_codegen", "cranelift_frontend", "regalloc2"]
+        .map(|name| format!(",{name}={compiler}"))
+        .concat();
+    let filter = tracing_subscriber::EnvFilter::new(format!("{level}{compiler}"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours).init();
     Ok(())
 }
 

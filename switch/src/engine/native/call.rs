@@ -28,7 +28,7 @@ struct Context {
     packet: *mut Packet,
     /// A [`Machine`], of whatever lifetime.
     machine: *mut c_void,
-    /// By place: its number among those that machine code can be told to go to.
+    /// By place: its number among those that machine code can be told to go to. One more than there are places.
     numbers: *const u32,
     places: usize,
     going: Going,
@@ -126,7 +126,8 @@ unsafe extern "C" fn apply(context: *mut Context, table: u32) -> u32 {
     let (Waiting { machine, going, phv, packet }, numbers) = unsafe { Waiting::of(context) };
     let (action, after) = machine.apply(table as usize, phv, packet);
     if action.is_some() {
-        going.back = after;
+        // Machine code looks its number up, and checks nothing: the last one is the end.
+        going.back = after.min(numbers.len() as u32 - 1);
     }
     number(numbers, action.unwrap_or(after))
 }
@@ -230,7 +231,8 @@ impl Native {
             phv.len() >= self.limbs && number != 0,
             "a frame of this program, and a place where its code begins"
         );
-        let going = Going::new(start, packet);
+        let last = self.numbers.len() as u32 - 1;
+        let going = Going { back: start.back.min(last), ..Going::new(start, packet) };
         let mut context = Context {
             limbs: phv.len(),
             phv: phv.as_mut_ptr(),

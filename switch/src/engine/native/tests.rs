@@ -4,6 +4,7 @@
 use super::super::Pipeline;
 use super::super::code::{Code, Insn, Select, SelectCase, WideOp};
 use super::super::expression::{Compare, Ring};
+use super::super::flow_cache::Resume;
 use super::super::layout::Layout;
 use super::super::machine::Machine;
 use super::super::packet::Packet;
@@ -223,6 +224,21 @@ fn what_is_too_large_to_compile_is_interpreted() {
     let copies = vec![Insn::Copy { to: 0, from: 1 }; super::MOST_INSTRUCTIONS + 1];
     let error = native(&code(copies, vec![], &[0, 0])).map(|_| ()).unwrap_err();
     assert!(error.contains("16385 instructions, more than 16384"), "{error}");
+}
+
+/// Machine code reads where to go back to without a check.
+#[test]
+fn an_action_that_nobody_called_ends() {
+    let code = code(vec![Insn::Copy { to: 0, from: 3 }, Insn::Return], vec![], &[0, 0]);
+    let native = native(&code).unwrap();
+    let mut pipeline = pipeline();
+    for back in [1, 2, 3, u32::MAX] {
+        let Pipeline { program, control, work, .. } = &mut pipeline;
+        let (mut packet, mut phv) = (Packet::default(), code.frame.clone());
+        let mut machine = Machine { program, code: &code, native: None, control, work, now_ns: 0 };
+        native.run(&mut machine, Resume { back, ..Resume::at(0) }, &mut phv, &mut packet);
+        assert_eq!(phv[0], 1, "back to {back}");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(super) fn bytes() -> MemFlags {
     flags.with_alias_region(Some(AliasRegion::Table))
 }
 
-/// Makes the function of the whole code, and gives the number of each place that it can be told to go to; others have 0.
+/// Makes the function of the whole code, and gives the number of each place that it can be told to go to; others, and one behind the last, have 0.
 pub(super) fn translate(
     code: &Code,
     program: &Parts<'_>,
@@ -124,7 +124,7 @@ pub(super) fn translate(
     let (phv, packet, frame, length) = (load(at.phv), load(at.packet), load(at.frame), load(at.length));
     builder.ins().jump(dispatch, &[BlockArg::Value(number)]);
     // Number 0 and whatever is not there is the end.
-    let mut numbers = vec![0; code.insns.len()].into_boxed_slice();
+    let mut numbers = vec![0; code.insns.len() + 1].into_boxed_slice();
     let mut table = vec![BlockCall::new(end, [], &mut builder.func.dfg.value_lists)];
     for (place, _) in places.asked_for.iter().enumerate().filter(|(_, asked)| **asked) {
         numbers[place] = table.len() as u32;
