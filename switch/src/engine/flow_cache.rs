@@ -16,6 +16,7 @@
 //! room for cost hardly more than no cache does.
 
 mod graph;
+mod packing;
 mod plan;
 mod split;
 
@@ -26,10 +27,9 @@ use super::table::Hit;
 use graph::Graph;
 use plan::Plan;
 
-/// Flows that are remembered at most, unless somebody says otherwise.
-pub(super) const MOST_FLOWS: usize = 16_384;
-/// Whatever somebody says.
-const MOST_ROOM: usize = 1 << 24;
+/// Flows that are remembered at most, unless somebody says otherwise, and bytes that they take, whatever somebody says.
+pub(super) const MOST_FLOWS: usize = 1 << 17;
+const MOST_BYTES: usize = 32 << 20;
 /// Room at first; it doubles when one packet in [`CROWDED`] finds its set full.
 const FIRST_FLOWS: usize = 256;
 const CROWDED: usize = 16;
@@ -41,8 +41,8 @@ const REPLACING: usize = 16;
 const MOST_KINDS: usize = 16;
 /// Hits that are kept for one packet, of tables with counters or ages.
 const MOST_HITS: usize = 8;
-/// Limbs in front of an entry's key: its kind, its end, and the number of hits; where to go on, and back; bytes of headers that it gained.
-const HEAD: usize = 3;
+/// Words in front of an entry's key: its kind, number of hits, end, and bytes of headers that it gained; where to go on, and back.
+const HEAD: usize = 2;
 /// No entry.
 const MISS: u32 = u32::MAX;
 
@@ -86,7 +86,7 @@ pub(super) struct FlowCache {
     /// Of what the control plane wrote, as it is remembered.
     generation: u64,
     kinds: Vec<Kind>,
-    /// Limbs of an entry.
+    /// Words of an entry.
     stride: usize,
     /// By entry: 0, or some bits of its key's hash.
     tags: Vec<[u32; WAYS]>,
@@ -106,7 +106,7 @@ impl FlowCache {
     /// For so many flows at most, or a few more; none turns it off.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            most: if most == 0 { 0 } else { most.clamp(WAYS, MOST_ROOM).next_power_of_two() },
+            most: if most == 0 { 0 } else { most.clamp(WAYS, MOST_BYTES).next_power_of_two() },
             generation: 0,
             kinds: Vec::new(),
             stride: HEAD,
@@ -121,8 +121,10 @@ impl FlowCache {
         }
     }
 
+    /// Flows that are remembered at most.
     pub(super) fn most(&self) -> usize {
-        self.most
+        let entries = MOST_BYTES / (size_of::<u32>() + self.stride * size_of::<u64>());
+        self.most.min(1 << entries.ilog2())
     }
 
     /// Puts into `phv` what is remembered of the packet's flow; the entries that it hits are in [`hit`](Self::hit). `None`: the packet
@@ -141,14 +143,14 @@ impl FlowCache {
             None => self.plan(program, split, extracted)?,
         };
         let plan = self.kinds[kind].plan.as_ref()?;
-        // Multilinear hashing (Lemire and Kaser, The Computer Journal, 2014): no step waits for the one before.
-        self.key.resize(plan.key.len(), 0);
-        self.asked += 1;
-        let mut hash = kind as u64;
-        for (own, (&at, &factor)) in self.key.iter_mut().zip(plan.key.iter().zip(&plan.factors)) {
-            *own = phv[at as usize];
-            hash = hash.wrapping_add(own.wrapping_mul(factor));
+        self.key.resize(plan.key.words(), 0);
+        if !plan.key.take(phv, &mut self.key) {
+            return None;
         }
+        self.asked += 1;
+        // Multilinear hashing (Lemire and Kaser, The Computer Journal, 2014): no step waits for the one before.
+        let products = self.key.iter().zip(&plan.factors).map(|(word, factor)| word.wrapping_mul(*factor));
+        let mut hash = products.fold(kind as u64, u64::wrapping_add);
         hash ^= hash >> 32;
         let (tag, set) = (hash as u32 | 1, (hash >> 32) as usize & (self.tags.len() - 1));
         if self.generation != generation {
@@ -159,14 +161,15 @@ impl FlowCache {
         for way in (0..WAYS).filter(|way| tags[*way] == tag) {
             let entry = &self.entries[(set * WAYS + way) * self.stride..][..self.stride];
             let (head, rest) = entry.split_at(HEAD);
-            let (key, rest) = rest.split_at(plan.key.len());
-            if usize::from(head[0] as u16) == kind && *key == self.key[..] {
-                let at = &plan.results[usize::from((head[0] >> 16) as u16)];
-                let (results, hits) = rest.split_at(at.len());
-                at.iter().zip(results).for_each(|(at, limb)| phv[*at as usize] = *limb);
-                self.hits.extend_from_slice(&hits[..(head[0] >> 32) as usize]);
+            let (key, rest) = rest.split_at(self.key.len());
+            if usize::from(head[0] as u8) == kind && *key == self.key[..] {
+                let result = &plan.results[usize::from((head[0] >> 16) as u16)];
+                let (words, hits) = rest.split_at(result.words());
+                result.put(words, phv);
+                self.hits.extend_from_slice(&hits[..usize::from((head[0] >> 8) as u8)]);
                 let (place, back) = (head[1] as u32, (head[1] >> 32) as u32);
-                return Some(Resume { place, back, gained: head[2] });
+                let gained = ((head[0] >> 32) as i32).into();
+                return Some(Resume { place, back, gained: i64::cast_unsigned(gained) });
             }
         }
         self.learning = self.free(&tags).map(|way| Learning { kind, set, way, tag });
@@ -181,7 +184,7 @@ impl FlowCache {
         self.crowded += 1;
         let room = self.tags.len() * WAYS;
         if self.asked >= room {
-            if self.crowded * CROWDED > self.asked && room < self.most {
+            if self.crowded * CROWDED > self.asked && room < self.most() {
                 self.make_room(room * 2);
                 return None;
             }
@@ -198,16 +201,17 @@ impl FlowCache {
         let (Some(plan), Ok(split)) = (&self.kinds[kind].plan, &program.split) else { return };
         let Ok(end) = split.ends_at.binary_search_by_key(&at.place, |(place, _)| *place) else { return };
         let result = &plan.results[end];
-        self.tags[set][way] = tag;
         let entry = &mut self.entries[(set * WAYS + way) * self.stride..][..self.stride];
         let (head, rest) = entry.split_at_mut(HEAD);
-        let (key, rest) = rest.split_at_mut(plan.key.len());
-        let (results, hits) = rest.split_at_mut(result.len());
-        let what = kind as u64 | (end as u64) << 16 | (self.hits.len() as u64) << 32;
-        let place = u64::from(at.place) | u64::from(at.back) << 32;
-        head.copy_from_slice(&[what, place, at.gained]);
+        let (key, rest) = rest.split_at_mut(self.key.len());
+        let (words, hits) = rest.split_at_mut(result.words());
+        let gained = i32::try_from(at.gained.cast_signed());
+        let fits = result.take(phv, words) && gained.is_ok();
+        self.tags[set][way] = if fits { tag } else { 0 };
+        let what = kind as u64 | (self.hits.len() as u64) << 8 | (end as u64) << 16;
+        let gained = u64::from(gained.unwrap_or(0).cast_unsigned()) << 32;
+        head.copy_from_slice(&[what | gained, u64::from(at.place) | u64::from(at.back) << 32]);
         key.copy_from_slice(&self.key);
-        results.iter_mut().zip(result).for_each(|(limb, at)| *limb = phv[*at as usize]);
         hits[..self.hits.len()].copy_from_slice(&self.hits);
     }
 
@@ -244,10 +248,10 @@ impl FlowCache {
         let graph = Graph { code, layout, calculations, checksums, tables: &split.uses };
         let plan = plan::plan(graph, split, extracted);
         let hits = if split.notes_packets { MOST_HITS } else { 0 };
-        let limbs = plan.as_ref().map_or(0, |plan| HEAD + plan.key.len() + plan.most_results() + hits);
+        let words = plan.as_ref().map_or(0, |plan| HEAD + plan.key.words() + plan.most_results() + hits);
         self.kinds.push(Kind { extracted, plan });
-        if limbs > self.stride || self.tags.is_empty() {
-            self.stride = limbs;
+        if words > self.stride || self.tags.is_empty() {
+            self.stride = words;
             self.make_room(self.tags.len() * WAYS);
         }
         Some(self.kinds.len() - 1)
@@ -255,7 +259,7 @@ impl FlowCache {
 
     /// Room for so many flows, and none in it.
     fn make_room(&mut self, flows: usize) {
-        let sets = flows.max(FIRST_FLOWS).min(self.most) / WAYS;
+        let sets = flows.max(FIRST_FLOWS).min(self.most()) / WAYS;
         self.tags = vec![[0; WAYS]; sets];
         self.entries = vec![0; sets * WAYS * self.stride];
         (self.asked, self.crowded) = (0, 0);

@@ -5,6 +5,7 @@
 use super::super::code::Insn;
 use super::super::layout::Header;
 use super::graph::{Graph, OUTSIDE, Place};
+use super::packing::{Packing, widths};
 use super::split::Split;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +19,11 @@ const MOST_LIMBS: usize = 96;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Limbs that decide.
-    pub(super) key: Box<[u32]>,
-    /// Of each, what its hash is multiplied with.
+    pub(super) key: Packing,
+    /// By word of the key, what it is multiplied with in its hash.
     pub(super) factors: Box<[u64]>,
     /// By end of what is remembered: limbs that may be read behind it and written in front of it.
-    pub(super) results: Box<[Box<[u32]>]>,
+    pub(super) results: Box<[Packing]>,
 }
 
 /// What is known of a limb.
@@ -95,23 +96,27 @@ pub(super) fn plan(graph: Graph<'_>, split: &Split, extracted: u64) -> Option<Pl
         }
     }
     let Planner { mut key, written, .. } = planner;
-    let result = |live: &[bool]| -> Box<[u32]> {
+    let result = |live: &[bool]| -> Vec<u32> {
         written.iter().filter(|at| live.get(**at as usize).is_none_or(|live| *live)).copied().collect()
     };
-    let results: Box<[Box<[u32]>]> = split.ends_at.iter().map(|(_, live)| result(live)).collect();
+    let results: Vec<Vec<u32>> = split.ends_at.iter().map(|(_, live)| result(live)).collect();
     // What was not written everywhere may be as it was given.
     let given = |at: &&u32| beginning[**at as usize] == Value::Given;
     key.extend(results.iter().flat_map(|result| result.iter().filter(given)));
-    let key: Box<[u32]> = key.into_iter().collect();
-    let factors = key.iter().map(|at| factor(u64::from(*at))).collect();
-    let plan = Plan { key, factors, results };
-    (plan.key.len() <= MOST_LIMBS && plan.most_results() <= MOST_LIMBS).then_some(plan)
+    if key.len() > MOST_LIMBS || results.iter().any(|result| result.len() > MOST_LIMBS) {
+        return None;
+    }
+    let widths = widths(graph.layout);
+    let key = Packing::new(key, &widths);
+    let factors = (0..key.words() as u64).map(factor).collect();
+    let results = results.into_iter().map(|result| Packing::new(result, &widths)).collect();
+    Some(Plan { key, factors, results })
 }
 
 impl Plan {
-    /// Limbs of the longest results.
+    /// Words of the longest results.
     pub(super) fn most_results(&self) -> usize {
-        self.results.iter().map(|result| result.len()).max().unwrap_or(0)
+        self.results.iter().map(Packing::words).max().unwrap_or(0)
     }
 }
 

@@ -250,8 +250,8 @@ fn live(graph: &Graph<'_>, kept: &[bool], places: &[usize]) -> Result<Vec<Vec<bo
                 next.iter().for_each(|start| join(&mut bits, *start));
             }
             let effect = &effects[place];
-            // Others may leave limbs as they are.
-            if !matches!(insn, Insn::Apply { .. } | Insn::AddHeader { .. } | Insn::RemoveHeader { .. }) {
+            // These may leave limbs as they are. A table gives an action all the arguments that this reads.
+            if !matches!(insn, Insn::AddHeader { .. } | Insn::RemoveHeader { .. }) {
                 effect.writes.iter().cloned().flatten().for_each(|at| set(&mut bits, at, false));
             }
             effect.reads.iter().cloned().flatten().for_each(|at| set(&mut bits, at, true));
