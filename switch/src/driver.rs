@@ -1,37 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
+//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread and others.
 
 mod files;
 mod offload;
 mod packet_socket;
+mod port;
 mod ring;
+mod worker;
 
 use crate::SharedSwitch;
-use crate::device::Transmit;
 use crate::engine::trace::Record;
 use crate::pcap::Capture;
 use files::Files;
+use port::Port;
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use worker::{Mailbox, Shared, Worker};
 
 pub use crate::pcap::CaptureError;
 pub use offload::Refusal;
-use packet_socket::wait;
 pub use packet_socket::{PacketSocket, Received, Sent};
-
-/// An interface that has gone is looked for at this interval.
-const REOPEN_NS: u64 = 1_000_000_000;
-/// The stop flag, and whether interfaces have a carrier, are looked at no less often.
-const LONGEST_WAIT_NS: u64 = 10_000_000;
-/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was found to be slower than the port.
-const MOST_OUTGOING: usize = 1024;
 
 /// A port on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +62,9 @@ pub enum DriverError {
     /// Waiting for frames failed.
     #[error("cannot wait for frames")]
     Wait(#[from] io::Error),
+    /// A thread for ports was not made.
+    #[error("cannot start a thread for ports; --threads asks for fewer")]
+    Thread(#[source] io::Error),
 }
 
 fn hint(error: &io::Error) -> &'static str {
@@ -102,6 +98,10 @@ impl Counters {
     /// Frames by port number.
     pub fn read(&self) -> BTreeMap<u16, PortStats> {
         self.0.iter().map(|(port, counter)| (*port, counter.read())).collect()
+    }
+
+    fn publish(&self, place: usize, stats: &PortStats) {
+        self.0[place].1.publish(stats);
     }
 }
 
@@ -137,9 +137,6 @@ const MOST_RING_BYTES: usize = 16 << 20;
 /// A smaller ring would lose what a socket's buffer, which takes memory only for what waits, has room for.
 const LEAST_RING_BYTES: usize = 1 << 20;
 
-/// How often what the kernel had no room for is asked.
-const MISSED_NS: u64 = 500_000_000;
-
 /// Wakes a driver after the control plane has changed something.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<UnixStream>);
@@ -151,57 +148,24 @@ impl Waker {
     }
 }
 
-#[derive(Debug)]
-struct Port {
-    attachment: Attachment,
-    socket: Option<PacketSocket>,
-    ring_bytes: usize,
-    /// Something waits there: a frame, or an error.
-    ready: bool,
-    reopen_at_ns: u64,
-    /// The cable's other end is there.
-    carrier: bool,
-    outgoing: Vec<Vec<u8>>,
-    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many each time that it takes all;
-    /// `MOST_OUTGOING` stands for any number. Others wait in the switch's queues, where the program sees them.
-    window: usize,
-    stats: PortStats,
-    warned: bool,
-    capture: Option<Capture>,
-}
-
 /// Takes a switch's trace: records, and how many were lost.
 pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
 
-/// What a turn of the loop leaves to do.
-struct Turn {
-    /// When the switch wants to be called next.
-    due_ns: Option<u64>,
-    /// A port may have more frames waiting.
-    more: bool,
-}
-
-/// Sockets, clock and loop of one switch.
+/// Sockets, clock and threads of one switch.
 pub struct Driver {
     switch: SharedSwitch,
+    /// In the order of their attachments.
     ports: Vec<Port>,
     /// In the place of interfaces.
     files: Option<Files>,
-    index: BTreeMap<u16, usize>,
+    threads: usize,
     start: Instant,
+    /// The first thread's.
     woken: UnixStream,
     waker: Waker,
-    /// Buffers of sent frames, to be given back at the next turn.
-    spent: Vec<Vec<u8>>,
     unattached: u64,
-    /// The clock's time in ns since 1970 when the driver's was 0.
-    start_unix_ns: u64,
     trace: Option<TraceSink>,
     counters: Counters,
-    missed_at_ns: u64,
-    /// When the latest batch was looked at.
-    turn_ns: u64,
-    carrier_at_ns: u64,
 }
 
 impl std::fmt::Debug for Driver {
@@ -228,7 +192,7 @@ impl Driver {
                     return Err(DriverError::Open { port: *port, interface: interface.clone(), source });
                 }
             };
-            ports.push(Port::new(attachment, socket, 0, ring_bytes));
+            ports.push(Port::new(ports.len(), attachment, socket, 0, ring_bytes));
         }
         Self::with_ports(switch, ports, None)
     }
@@ -243,8 +207,9 @@ impl Driver {
         let start_ns = wait.as_nanos().try_into().unwrap_or(u64::MAX);
         let files = Files::open(&attachments, start_ns)
             .map_err(|(Attachment { port, .. }, path, source)| DriverError::File { port, path, source })?;
+        let ports = (0..).zip(attachments);
         let ports =
-            attachments.into_iter().map(|attachment| Port::new(attachment, None, u64::MAX, 0)).collect();
+            ports.map(|(place, attachment)| Port::new(place, attachment, None, u64::MAX, 0)).collect();
         Self::with_ports(switch, ports, Some(files))
     }
 
@@ -253,28 +218,24 @@ impl Driver {
         let counters =
             ports.iter().map(|port: &Port| (port.attachment.port, PortCounter::default())).collect();
         let counters = Counters(Arc::new(counters));
-        let index = ports.iter().enumerate().map(|(i, port)| (port.attachment.port, i)).collect();
-        let (woken, waker) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
-        waker.set_nonblocking(true)?;
-        let waker = Waker(Arc::new(waker));
+        let (woken, waker) = waker()?;
         Ok(Self {
             switch,
             ports,
             files,
-            index,
+            threads: 1,
             start: Instant::now(),
             woken,
             waker,
-            spent: Vec::new(),
             unattached: 0,
-            start_unix_ns: unix_time_ns(),
-            turn_ns: 0,
             trace: None,
             counters,
-            missed_at_ns: 0,
-            carrier_at_ns: 0,
         })
+    }
+
+    /// Has so many threads move frames, each at its own ports: as many as there are ports at most, and one where ports are on files.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.threads = threads;
     }
 
     /// Wakes this driver.
@@ -296,7 +257,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives what the switch notes about packets to `sink`, on the thread that runs the driver.
+    /// Gives what the switch notes about packets to `sink`, in order, on whichever thread has it.
     pub fn set_trace_sink(&mut self, sink: TraceSink) {
         self.trace = Some(sink);
     }
@@ -318,270 +279,78 @@ impl Driver {
 
     /// Moves frames until `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
-        while !stop.load(Ordering::Relaxed) {
-            let Turn { due_ns, more } = self.turn();
-            let now_ns = self.now_ns();
-            let wait_ns = match due_ns {
-                // The others are asked all the same whether they have something.
-                _ if more => 0,
-                Some(at_ns) => at_ns.saturating_sub(now_ns).min(LONGEST_WAIT_NS),
-                None => LONGEST_WAIT_NS,
-            };
-            let mut descriptors = vec![(self.woken.as_raw_fd(), libc::POLLIN)];
-            descriptors.extend(self.ports.iter().filter_map(|port| {
-                let more = if port.outgoing.is_empty() { 0 } else { libc::POLLOUT };
-                Some((port.socket.as_ref()?.as_raw_fd(), libc::POLLIN | more))
-            }));
-            let ready = wait(&descriptors, wait_ns)?;
-            let ports = self.ports.iter_mut().filter(|port| port.socket.is_some());
-            ports.zip(ready.into_iter().skip(1)).for_each(|(port, ready)| port.ready |= ready);
-            let mut signals = [0; 64];
-            while matches!((&self.woken).read(&mut signals), Ok(n) if n == signals.len()) {}
+        let most = if self.files.is_some() { 1 } else { self.ports.len().max(1) };
+        let threads = self.threads.clamp(1, most);
+        let mut ends = vec![(self.woken.try_clone()?, self.waker.clone())];
+        for _ in 1..threads {
+            ends.push(waker()?);
         }
-        for port in &mut self.ports {
-            port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
+        let mut owners =
+            vec![
+                None;
+                self.ports.iter().map(|port| usize::from(port.attachment.port) + 1).max().unwrap_or(0)
+            ];
+        let mut shares: Vec<Vec<Port>> = (0..threads).map(|_| Vec::new()).collect();
+        for (port, owner) in std::mem::take(&mut self.ports).into_iter().zip((0..threads).cycle()) {
+            owners[usize::from(port.attachment.port)] = Some((owner, shares[owner].len()));
+            shares[owner].push(port);
         }
-        self.publish();
-        Ok(())
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-
-    /// Receives what waits, at most a batch a port, lets the switch work, sends what leaves.
-    /// Sending takes most of the time and is done without the lock, so that the control plane gets its turn under load.
-    fn turn(&mut self) -> Turn {
-        let now_ns = self.now_ns();
-        let before_ns = std::mem::replace(&mut self.turn_ns, now_ns);
-        let mut more = false;
-        for port in self.ports.iter_mut().filter(|port| port.socket.is_none() && now_ns >= port.reopen_at_ns)
-        {
-            port.reopen(now_ns);
-        }
-        let unix_ns = self.start_unix_ns + now_ns;
-        let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
-        self.spent.drain(..).for_each(|frame| switch.recycle(frame));
-        for port in self.ports.iter().filter(|port| port.window < MOST_OUTGOING) {
-            let frames = if port.outgoing.is_empty() { port.window } else { 0 };
-            switch.grant(now_ns, port.attachment.port, Some(frames));
-        }
-        for port in self.ports.iter_mut().filter(|port| port.ready) {
-            let number = port.attachment.port;
-            let Some(socket) = &mut port.socket else { continue };
-            let capture = &mut port.capture;
-            let start_unix_ns = self.start_unix_ns;
-            let received = socket.receive(|arrived, frame| {
-                if let Some(capture) = capture {
-                    capture.received(arrived.unwrap_or(unix_ns), frame);
-                }
-                // Meters and time stamps see when it came, not when its batch was looked at: after the batch before, and before now,
-                // whatever somebody does to the system's clock.
-                let at_ns = arrived.map_or(now_ns, |unix_ns| unix_ns.saturating_sub(start_unix_ns));
-                switch.handle_frame(at_ns.clamp(before_ns, now_ns), number, frame);
-            });
-            match received {
-                Ok(received) => {
-                    port.ready = received.full;
-                    more |= received.full;
-                    port.stats.received += received.frames;
-                    port.stats.missed += received.missed;
-                    port.refused(received.refused, received.refusal);
-                }
-                Err(error) => port.failed(&error, now_ns),
-            }
-        }
-        let mut files_ns = None;
-        if let Some(files) = &mut self.files {
-            files_ns = files.receive(now_ns, |number, frame| {
-                switch.handle_frame(now_ns, number, frame);
-                if let Some(&i) = self.index.get(&number) {
-                    self.ports[i].stats.received += 1;
-                }
-            });
-        }
-        if switch.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
-            switch.handle_timeout(now_ns);
-        }
-        while let Some(Transmit { port, frame, .. }) = switch.poll_transmit() {
-            if let Some(&i) = self.index.get(&port) {
-                self.ports[i].outgoing.push(frame);
-            } else {
-                self.unattached += 1;
-                self.spent.push(frame);
-                // Controllers hear of it, as of a cable that is not there.
-                if self.files.is_none() {
-                    switch.set_link_up(port, false);
-                }
-            }
-        }
-        if now_ns >= self.carrier_at_ns {
-            self.carrier_at_ns = now_ns + LONGEST_WAIT_NS;
-            self.ports.iter_mut().for_each(Port::look_at_carrier);
-        }
-        for port in &self.ports {
-            let up = port.socket.is_some() && port.carrier;
-            switch.set_link_up(port.attachment.port, up || self.files.is_some());
-        }
-        let due_ns = [switch.poll_timeout(), files_ns].into_iter().flatten().min();
-        let (records, lost) = match &self.trace {
-            Some(_) => switch.take_trace(),
-            None => Default::default(),
+        let shared = Shared {
+            switch: Arc::clone(&self.switch),
+            start: self.start,
+            counters: self.counters.clone(),
+            trace: self.trace.take().map(Mutex::new),
+            mailboxes: ends.iter().map(|(_, waker)| Mailbox::new(waker.clone())).collect(),
+            owners,
+            watch: Mutex::new((0, 0)),
+            ended: AtomicBool::new(false),
         };
-        drop(switch);
-        if let Some(sink) = self.trace.as_mut().filter(|_| !records.is_empty() || lost > 0) {
-            sink(&records, lost);
+        let mut workers = Vec::new();
+        for (number, (ports, (woken, _))) in shares.into_iter().zip(ends).enumerate() {
+            workers.push(Worker::new(number, ports, self.files.take(), woken));
         }
-        for port in &mut self.ports {
-            match &mut self.files {
-                Some(files) => port.write(files, &mut self.spent, unix_ns),
-                None => port.flush(&mut self.spent, now_ns, unix_ns),
+        let (first, others) = workers.split_at_mut(1);
+        let result = std::thread::scope(|scope| {
+            let mut handles = Vec::new();
+            let mut result = Ok(());
+            for worker in others {
+                let name = std::thread::Builder::new().name(format!("ports-{}", handles.len() + 1));
+                match name.spawn_scoped(scope, || worker.run(&shared, stop)) {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) => {
+                        shared.ended.store(true, Ordering::Relaxed);
+                        result = Err(DriverError::Thread(error));
+                    }
+                }
             }
+            let own = first.iter_mut().map(|worker| worker.run(&shared, stop));
+            let result = own.fold(result, Result::and);
+            let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            handles.into_iter().map(join).fold(result, Result::and)
+        });
+        self.trace = shared.trace.map(|sink| sink.into_inner().unwrap_or_else(PoisonError::into_inner));
+        for worker in workers {
+            self.unattached += worker.unattached;
+            self.ports.extend(worker.ports);
+            self.files = self.files.take().or(worker.files);
         }
-        let free =
-            self.ports.iter_mut().filter(|port| port.outgoing.is_empty() && port.window < MOST_OUTGOING);
-        for port in free {
-            port.window *= 2;
-            more = true;
-            if port.window >= MOST_OUTGOING {
-                let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
-                switch.grant(now_ns, port.attachment.port, None);
-            }
-        }
-        if now_ns >= self.missed_at_ns {
-            self.missed_at_ns = now_ns + MISSED_NS;
-            // Whoever set the system's clock has moved the one by which the kernel notes arrivals.
-            self.start_unix_ns = unix_time_ns().saturating_sub(self.now_ns());
-            for port in &mut self.ports {
-                port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
-            }
-        }
-        self.publish();
-        Turn { due_ns, more }
+        self.ports.sort_by_key(|port| port.place);
+        result
     }
+}
 
-    fn publish(&self) {
-        for (port, (_, counter)) in self.ports.iter().zip(self.counters.0.iter()) {
-            counter.publish(&port.stats);
-        }
-    }
+/// What is readable when its waker was used.
+fn waker() -> io::Result<(UnixStream, Waker)> {
+    let (woken, waker) = UnixStream::pair()?;
+    woken.set_nonblocking(true)?;
+    waker.set_nonblocking(true)?;
+    Ok((woken, Waker(Arc::new(waker))))
 }
 
 /// The system's clock.
 #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
 fn unix_time_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
-}
-
-impl Port {
-    fn new(
-        attachment: Attachment,
-        socket: Option<PacketSocket>,
-        reopen_at_ns: u64,
-        ring_bytes: usize,
-    ) -> Self {
-        Self {
-            attachment,
-            socket,
-            ring_bytes,
-            ready: true,
-            reopen_at_ns,
-            outgoing: Vec::new(),
-            window: MOST_OUTGOING,
-            stats: PortStats::default(),
-            warned: false,
-            capture: None,
-            carrier: true,
-        }
-    }
-
-    /// An interface without carrier is up, takes frames, and loses them.
-    fn look_at_carrier(&mut self) {
-        let carrier =
-            self.socket.as_ref().is_none_or(|socket| socket.has_carrier(&self.attachment.interface));
-        if std::mem::replace(&mut self.carrier, carrier) != carrier {
-            let (Attachment { port, interface }, word) =
-                (&self.attachment, if carrier { "has its carrier back" } else { "has lost its carrier" });
-            tracing::warn!("port {port}: interface '{interface}' {word}");
-        }
-    }
-
-    /// Writes everything to the port's file.
-    fn write(&mut self, files: &mut Files, spent: &mut Vec<Vec<u8>>, unix_ns: u64) {
-        let Attachment { port, interface } = &self.attachment;
-        for frame in &self.outgoing {
-            match files.send(*port, unix_ns, frame) {
-                Ok(()) => self.stats.sent += 1,
-                Err(error) => {
-                    self.stats.lost += 1;
-                    if !std::mem::replace(&mut self.warned, true) {
-                        tracing::error!("port {port}: '{interface}_out.pcap': {error}");
-                    }
-                }
-            }
-        }
-        spent.append(&mut self.outgoing);
-    }
-
-    /// Sends what the interface takes; keeps some of the rest.
-    fn flush(&mut self, spent: &mut Vec<Vec<u8>>, now_ns: u64, unix_ns: u64) {
-        if self.outgoing.is_empty() {
-            return;
-        }
-        let sent = match self.socket.as_ref().map(|socket| socket.send(&self.outgoing)) {
-            Some(Ok(sent)) => sent,
-            gone => {
-                if let Some(Err(error)) = gone {
-                    self.failed(&error, now_ns);
-                }
-                Sent { taken: self.outgoing.len(), refused: self.outgoing.len() }
-            }
-        };
-        self.stats.sent += (sent.taken - sent.refused) as u64;
-        self.stats.lost += sent.refused as u64;
-        if let Some(capture) = self.capture.as_mut().filter(|_| self.socket.is_some()) {
-            self.outgoing.iter().take(sent.taken).for_each(|frame| capture.sent(unix_ns, frame));
-        }
-        spent.extend(self.outgoing.drain(..sent.taken));
-        if !self.outgoing.is_empty() {
-            self.window = 1;
-        }
-        if self.outgoing.len() > MOST_OUTGOING {
-            self.stats.lost += (self.outgoing.len() - MOST_OUTGOING) as u64;
-            spent.extend(self.outgoing.drain(MOST_OUTGOING..));
-        }
-    }
-
-    /// Frames came that are none.
-    fn refused(&mut self, count: u64, why: Option<Refusal>) {
-        self.stats.refused += count;
-        if let Some(why) = why.filter(|_| !std::mem::replace(&mut self.warned, true)) {
-            let Attachment { port, interface } = &self.attachment;
-            tracing::warn!(
-                "port {port}: interface '{interface}' gives what is no frame and cannot be split into frames: {why}; it is dropped. \
-                 Turn such bursts off at the sender: ethtool -K IFACE tso off gso off gro off lro off"
-            );
-        }
-    }
-
-    /// The interface went away or down; the others go on.
-    fn failed(&mut self, error: &io::Error, now_ns: u64) {
-        let Attachment { port, interface } = &self.attachment;
-        tracing::warn!("port {port}: interface '{interface}': {error}; trying again every second");
-        if let Some(socket) = self.socket.take() {
-            self.stats.missed += socket.missed();
-        }
-        self.reopen_at_ns = now_ns + REOPEN_NS;
-    }
-
-    fn reopen(&mut self, now_ns: u64) {
-        let Attachment { port, interface } = &self.attachment;
-        match PacketSocket::open(interface, self.ring_bytes) {
-            Ok(socket) => {
-                tracing::info!("port {port}: interface '{interface}' is back");
-                (self.socket, self.ready) = (Some(socket), true);
-            }
-            Err(_) => self.reopen_at_ns = now_ns + REOPEN_NS,
-        }
-    }
 }

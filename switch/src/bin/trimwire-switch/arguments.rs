@@ -86,6 +86,10 @@ pub(crate) struct Arguments {
     /// Seed of the program's random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Threads that move frames, each at its own ports.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64),
+        conflicts_with = "use_files")]
+    pub(crate) threads: u16,
     /// Write the counters to this file when the switch stops.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats_json: Option<PathBuf>,

@@ -61,6 +61,11 @@ pub(crate) struct BenchArguments {
     /// written, in place of as many frames as pass.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     routes: Option<u32>,
+    /// Measure over four veth pairs how fast so many threads send what waits at all of them, nobody else being busy, in place of as
+    /// many frames as pass.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64),
+        conflicts_with_all = ["routes", "against"])]
+    threads: Vec<u16>,
     /// This process is in a namespace of its own.
     #[arg(long, hide = true)]
     inside: bool,
@@ -83,7 +88,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
         return inside(arguments, &program);
     }
     let mut results = Vec::new();
-    let lengths = if arguments.routes.is_some() { &[][..] } else { &arguments.packet_bytes };
+    let only_veth = arguments.routes.is_some() || !arguments.threads.is_empty();
+    let lengths = if only_veth { &[][..] } else { &arguments.packet_bytes };
     for &packet_bytes in lengths {
         for &flows in &arguments.flows {
             let load = Load { packet_bytes, flows, trim: arguments.trim, interpret: arguments.interpret };
@@ -98,12 +104,13 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
     if arguments.packets.is_some() {
         return Ok(String::new());
     }
-    let veth = arguments.veth || arguments.against.is_some() || arguments.routes.is_some();
+    let veth = arguments.veth || arguments.against.is_some() || only_veth;
     let veth = if veth { namespace()? } else { Value::Null };
     let veth = veth["veth"].as_array().cloned().unwrap_or_default();
     Ok(match (arguments.json, arguments.routes) {
         (true, _) => document(&results, &veth),
         (false, Some(routes)) => gaps(&veth, routes),
+        (false, None) if !arguments.threads.is_empty() => bursts(&veth),
         (false, None) => table(&results, &veth),
     })
 }
@@ -142,9 +149,25 @@ fn inside(arguments: &BenchArguments, program: &Program) -> Result<String> {
         binary: binary.clone(),
     });
     let mut results = Vec::new();
+    for &threads in &arguments.threads {
+        let bench = veth::start(&own, program, 1..5, threads).map_err(|error| anyhow!(error))?;
+        for &length in &arguments.packet_bytes {
+            let measured = bench.bursts(length, arguments.seconds).map_err(|error| anyhow!(error))?;
+            results.push(json!({
+                "switch": own.name,
+                "packet_bytes": length,
+                "threads": threads,
+                "bursts": measured.len(),
+                "packets_per_second": middle(measured).round(),
+            }));
+        }
+    }
+    if !arguments.threads.is_empty() {
+        return Ok(json!({ "veth": results }).to_string());
+    }
     for switch in std::iter::once(own).chain(other) {
         let failed = |error| anyhow!("{}: {error}", switch.name);
-        let start = || veth::start(&switch, program).map_err(failed);
+        let start = || veth::start(&switch, program, 0..2, 1).map_err(failed);
         if let Some(routes) = arguments.routes {
             for &length in &arguments.packet_bytes {
                 let bench = start()?;
@@ -157,6 +180,30 @@ fn inside(arguments: &BenchArguments, program: &Program) -> Result<String> {
         }
     }
     Ok(json!({ "veth": results }).to_string())
+}
+
+/// The median.
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+}
+
+fn bursts(veth: &[Value]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from("veth pairs            bytes  threads  bursts  packets/s\n");
+    for row in veth {
+        let number = |key: &str| row[key].as_f64().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<20} {:>6} {:>8} {:>7} {:>10}",
+            row["switch"].as_str().unwrap_or_default(),
+            number("packet_bytes"),
+            number("threads"),
+            number("bursts"),
+            number("packets_per_second"),
+        );
+    }
+    text
 }
 
 fn veth_json(result: &VethResult) -> Value {

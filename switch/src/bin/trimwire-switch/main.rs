@@ -130,6 +130,7 @@ fn run(options: &mut Options) -> Outcome {
         Some(seconds) => Driver::with_files(shared, attachments, Duration::from_secs(seconds.into())),
     }
     .map_err(|error| failed(error.into()))?;
+    driver.set_threads(options.arguments.threads.into());
     if let Some(folder) = &options.pcap {
         driver.capture(folder).map_err(|error| failed(error.into()))?;
     }

@@ -10,6 +10,7 @@
 use super::workload::{Program, frames, install, write_routes};
 use std::collections::VecDeque;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,9 @@ use trimwire_switch::driver::PacketSocket;
 
 /// Frames handed to the kernel at once.
 const BATCH: usize = 64;
+/// Frames that wait at each port for one burst, for which a ring has room, and how often it is looked whether they are away.
+const BURST: usize = 3_500;
+const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between frames that are sent steadily.
 const STEP: Duration = Duration::from_micros(100);
@@ -90,12 +94,58 @@ pub(super) struct Bench {
     name: String,
     running: Running,
     address: String,
+    ports: Range<u16>,
 }
 
 impl Bench {
     /// Measures for `seconds` per length.
     pub(super) fn rates(&self, lengths: &[usize], seconds: f64) -> Result<Vec<VethResult>, String> {
         lengths.iter().map(|&length| one_length(&self.name, self.running.0.id(), length, seconds)).collect()
+    }
+
+    /// Frames a second, burst by burst: the switch stands still while frames of one length come to all ports, and then sends them while
+    /// nobody else works.
+    ///
+    /// # Errors
+    /// Frames that are not sent.
+    pub(super) fn bursts(&self, length: usize, seconds: f64) -> Result<Vec<f64>, String> {
+        let names: Vec<String> = self.ports.clone().map(|port| format!("h{port}")).collect();
+        let open = |name| PacketSocket::open(name, 0).map_err(|error| format!("{name}: {error}"));
+        let senders = names.iter().map(|name| open(name)).collect::<Result<Vec<_>, _>>()?;
+        let frames: Vec<_> = frames(length, 256).into_iter().cycle().take(BURST).collect();
+        let arrived = Arrived::open()?;
+        let all = || arrived.at_all(&names);
+        let (start, mut rates) = (Instant::now(), Vec::new());
+        // The first one makes it allocate.
+        while rates.len() < 2 || start.elapsed().as_secs_f64() < seconds {
+            self.signal("STOP")?;
+            let mut offered = 0;
+            for sender in &senders {
+                for batch in frames.chunks(BATCH) {
+                    offered += sender.send(batch).map_or(0, |sent| sent.taken - sent.refused) as u64;
+                }
+            }
+            let end = all()? + offered;
+            let burst = Instant::now();
+            self.signal("CONT")?;
+            while all()? < end {
+                if burst.elapsed() > PATIENCE {
+                    return Err(format!("{} of {offered} frames did not come out", end - all()?));
+                }
+                std::thread::sleep(LOOK);
+            }
+            rates.push(offered as f64 / burst.elapsed().as_secs_f64());
+        }
+        rates.remove(0);
+        Ok(rates)
+    }
+
+    fn signal(&self, name: &str) -> Result<(), String> {
+        let pid = self.running.0.id().to_string();
+        let output = Command::new("kill").args([&format!("-{name}"), &pid]).output();
+        let output = output.map_err(|error| format!("`kill` cannot be run: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("kill -{name} {pid}: {}", said.trim())) }
     }
 
     /// Frames of one length beside nothing, beside a thread that is busy with nothing, and while more routes are written in one
@@ -146,35 +196,35 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
     runtime.map_err(|error| error.to_string())
 }
 
-/// Starts a switch. Interfaces `s0`, `h0`, `s1`, `h1` are made.
+/// Starts a switch with these ports, on interfaces `s0`, `h0`, `s1`, `h1` and so on, and so many threads if these are more than one. Routes lead to
+/// ports 1 to the last.
 ///
 /// # Errors
 /// No right to make interfaces, a switch that does not start or take the program.
-pub(super) fn start(switch: &SwitchUnderTest, program: &Program) -> Result<Bench, String> {
+pub(super) fn start(
+    switch: &SwitchUnderTest,
+    program: &Program,
+    ports: Range<u16>,
+    threads: u16,
+) -> Result<Bench, String> {
     ip("link set lo up")?;
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-    for port in 0..2 {
+    let mut words: Vec<String> = Vec::new();
+    for port in ports.clone() {
         let _ = ip(&format!("link del s{port}"));
         ip(&format!("link add s{port} type veth peer name h{port}"))?;
         ip(&format!("link set s{port} up"))?;
         ip(&format!("link set h{port} up"))?;
+        words.extend(["-i".into(), format!("{port}@s{port}")]);
+    }
+    if threads > 1 {
+        words.extend(["--threads".into(), threads.to_string()]);
     }
     let address = free_address()?;
     let child = Command::new(&switch.binary)
-        .args([
-            "--no-p4",
-            "--device-id",
-            "1",
-            "-i",
-            "0@s0",
-            "-i",
-            "1@s1",
-            "--log-console",
-            "-L",
-            "error",
-            "--",
-        ])
-        .args(["--grpc-server-addr", &address, "--cpu-port", "510", "--priority-queues", "8"])
+        .args(["--no-p4", "--device-id", "1", "--log-console", "-L", "error"])
+        .args(words)
+        .args(["--", "--grpc-server-addr", &address, "--cpu-port", "510", "--priority-queues", "8"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -190,9 +240,8 @@ pub(super) fn start(switch: &SwitchUnderTest, program: &Program) -> Result<Bench
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Every route leads to port 1.
-    runtime()?.block_on(install(&address, 1, program, 1, false))?;
-    Ok(Bench { name: switch.name.clone(), running, address })
+    runtime()?.block_on(install(&address, 1, program, u32::from(ports.end) - 1, false))?;
+    Ok(Bench { name: switch.name.clone(), running, address, ports })
 }
 
 /// Sends a frame each [`STEP`] until `over`, for [`STEADY`] at least, and looks each time how many came out.
@@ -268,16 +317,26 @@ impl Arrived {
     }
 
     fn at(&self, interface: &str) -> Result<u64, String> {
+        self.at_all(&[interface.to_owned()])
+    }
+
+    /// Those of all these interfaces together.
+    fn at_all(&self, interfaces: &[String]) -> Result<u64, String> {
         // A line has some 130 bytes.
         let mut table = [0; 4_096];
         let length = self.0.read_at(&mut table, 0).map_err(|error| format!("/proc/net/dev: {error}"))?;
-        let of = |line: &str| {
-            let (name, counters) = line.split_once(':')?;
-            let packets = counters.split_whitespace().nth(1)?;
-            if name.trim() == interface { packets.parse().ok() } else { None }
-        };
-        let found = String::from_utf8_lossy(&table[..length]).lines().find_map(of);
-        found.ok_or_else(|| format!("/proc/net/dev has no packets of {interface}"))
+        let table = String::from_utf8_lossy(&table[..length]);
+        let mut sum = 0;
+        for interface in interfaces {
+            let of = |line: &str| {
+                let (name, counters) = line.split_once(':')?;
+                let packets = counters.split_whitespace().nth(1)?;
+                if name.trim() == interface { packets.parse::<u64>().ok() } else { None }
+            };
+            let found = table.lines().find_map(of);
+            sum += found.ok_or_else(|| format!("/proc/net/dev has no packets of {interface}"))?;
+        }
+        Ok(sum)
     }
 }
 
