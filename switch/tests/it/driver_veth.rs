@@ -43,7 +43,13 @@ fn every_packet_with_a_known_answer_tagged_or_not_gets_it_on_real_interfaces() {
     if !enter_namespace("driver_veth: known answers") {
         return;
     }
-    let running = Running::start(switch(PortConfig::default()), veth_pairs(3));
+    let attachments = veth_pairs(3);
+    for threads in [1, 3] {
+        known_answers(Running::with_threads(threads, switch(PortConfig::default()), attachments.clone()));
+    }
+}
+
+fn known_answers(running: Running) {
     let wires: Vec<_> = (0..3).map(|port| Wire::open(&format!("h{port}"))).collect();
     let mut sent = 0;
     // The kernel sends no frame shorter than an Ethernet header.
@@ -76,6 +82,47 @@ fn every_packet_with_a_known_answer_tagged_or_not_gets_it_on_real_interfaces() {
 }
 
 #[test]
+fn a_port_s_frames_leave_in_the_order_in_which_they_came_whichever_threads_had_them() {
+    // A ring has room for all of a port's.
+    const FRAMES: u32 = 3_000;
+    if !enter_namespace("driver_veth: order") {
+        return;
+    }
+    // Frames wait, and it may be any thread that finds their time come.
+    let line = PortConfig { rate_bps: 300_000_000, queue_limit_bytes: 64 << 20 };
+    let running = Running::with_threads(3, switch(line), veth_pairs(4));
+    let far = Wire::open("h1");
+    // From the port that the frames leave at, too.
+    let senders: Vec<_> = (0..4_u8).map(|port| (port, Wire::open(&format!("h{port}")))).collect();
+    let mut next = [0; 4];
+    std::thread::scope(|scope| {
+        for (port, wire) in &senders {
+            scope.spawn(move || {
+                let mut frame = frame(100);
+                for number in 0..FRAMES {
+                    frame[50] = *port;
+                    frame[60..64].copy_from_slice(&number.to_be_bytes());
+                    while !wire.send(&frame) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        for _ in 0..FRAMES * senders.len() as u32 {
+            let frame = far.receive(10_000).expect("no frame is lost");
+            let number = u32::from_be_bytes([frame[60], frame[61], frame[62], frame[63]]);
+            let next = &mut next[usize::from(frame[50])];
+            assert_eq!(number, *next, "from port {}", frame[50]);
+            *next += 1;
+        }
+    });
+    let stats = running.stop().stats();
+    assert_eq!(stats.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(stats[&1].sent, u64::from(4 * FRAMES), "{stats:?}");
+    assert!(stats.values().all(|port| port.received == u64::from(FRAMES)), "{stats:?}");
+}
+
+#[test]
 fn a_line_keeps_its_rate() {
     if !enter_namespace("driver_veth: rate") {
         return;
@@ -83,7 +130,8 @@ fn a_line_keeps_its_rate() {
     const RATE: u64 = 40_000_000;
     const PAYLOAD: usize = 1_200;
     let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
-    let running = Running::start(switch(line), veth_pairs(2));
+    // What comes in at one thread's port leaves at the other's, at times when neither receives.
+    let running = Running::with_threads(2, switch(line), veth_pairs(2));
     let (near, far) = (Wire::open("h0"), Wire::open("h1"));
     let frame = frame(PAYLOAD);
     // 2 s of the line at once: the queue holds it, the line never idles.

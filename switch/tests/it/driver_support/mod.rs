@@ -150,7 +150,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(switch: SharedSwitch, attachments: Vec<Attachment>) -> Self {
+        Self::with_threads(1, switch, attachments)
+    }
+
+    pub(crate) fn with_threads(threads: usize, switch: SharedSwitch, attachments: Vec<Attachment>) -> Self {
         let mut driver = Driver::new(switch.clone(), attachments).unwrap();
+        driver.set_threads(threads);
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let thread = std::thread::spawn(move || {
