@@ -20,6 +20,7 @@ mod packing;
 mod plan;
 mod split;
 
+pub(super) use packing::Packing;
 pub(super) use split::{Source, Split, split};
 
 use super::program::Program;
@@ -32,7 +33,7 @@ pub(super) const MOST_FLOWS: usize = 1 << 17;
 const MOST_BYTES: usize = 32 << 20;
 /// Room at first; it doubles when one packet in [`CROWDED`] finds its set full.
 const FIRST_FLOWS: usize = 256;
-const CROWDED: usize = 16;
+const CROWDED: usize = 128;
 /// Entries of a set.
 const WAYS: usize = 4;
 /// One in so many flows takes an entry from another one.
@@ -135,6 +136,7 @@ impl FlowCache {
         generation: u64,
         extracted: u64,
         phv: &mut [u64],
+        interpreted: bool,
     ) -> Option<Resume> {
         self.hits.clear();
         let split = program.split.as_ref().ok().filter(|_| self.most > 0)?;
@@ -144,7 +146,12 @@ impl FlowCache {
         };
         let plan = self.kinds[kind].plan.as_ref()?;
         self.key.resize(plan.key.words(), 0);
-        if !plan.key.take(phv, &mut self.key) {
+        let native = plan.native.as_ref().filter(|_| !interpreted);
+        let fits = match native {
+            Some(native) => native.take(phv, &mut self.key),
+            None => plan.key.take(phv, &mut self.key),
+        };
+        if !fits {
             return None;
         }
         self.asked += 1;
@@ -163,9 +170,13 @@ impl FlowCache {
             let (head, rest) = entry.split_at(HEAD);
             let (key, rest) = rest.split_at(self.key.len());
             if usize::from(head[0] as u8) == kind && *key == self.key[..] {
-                let result = &plan.results[usize::from((head[0] >> 16) as u16)];
+                let end = usize::from((head[0] >> 16) as u16);
+                let result = &plan.results[end];
                 let (words, hits) = rest.split_at(result.words());
-                result.put(words, phv);
+                match native {
+                    Some(native) => native.put(end, words, phv),
+                    None => result.put(words, phv),
+                }
                 self.hits.extend_from_slice(&hits[..usize::from((head[0] >> 8) as u8)]);
                 let (place, back) = (head[1] as u32, (head[1] >> 32) as u32);
                 let gained = ((head[0] >> 32) as i32).into();

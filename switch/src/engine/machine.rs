@@ -85,7 +85,8 @@ impl Machine<'_> {
     pub(super) fn run_ingress(&mut self, packet: &mut Packet) {
         let mut phv = std::mem::take(&mut packet.phv);
         let generation = self.control.generation;
-        let known = self.work.flows.resume(self.program, generation, packet.extracted, &mut phv);
+        let interpreted = self.native.is_none();
+        let known = self.work.flows.resume(self.program, generation, packet.extracted, &mut phv, interpreted);
         if let Some(Resume { gained, .. }) = known {
             packet.length = packet.length.wrapping_add(gained);
             let mut number = 0;

@@ -22,11 +22,12 @@ mod call;
 mod headers;
 mod instruction;
 mod packet;
+mod packing;
 mod places;
 mod translate;
 mod wide;
 
-pub(super) use call::Native;
+pub(super) use call::{Native, NativePacking};
 
 /// More instructions are interpreted: compiling takes some 10 µs for each.
 const MOST_INSTRUCTIONS: usize = 1 << 14;

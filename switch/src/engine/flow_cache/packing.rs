@@ -6,11 +6,11 @@ use super::super::layout::Layout;
 
 /// Which limbs, by the bits that each has room for. Words are full: the last limb of a kind is there as often as it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Packing {
-    of_64: Box<[[u32; 1]]>,
-    of_32: Box<[[u32; 2]]>,
-    of_16: Box<[[u32; 4]]>,
-    of_8: Box<[[u32; 8]]>,
+pub(crate) struct Packing {
+    whole: Box<[[u32; 1]]>,
+    halves: Box<[[u32; 2]]>,
+    quarters: Box<[[u32; 4]]>,
+    eighths: Box<[[u32; 8]]>,
 }
 
 /// Bits that each limb of headers and metadata needs at most.
@@ -30,45 +30,58 @@ pub(super) fn widths(layout: &Layout) -> Vec<u32> {
 impl Packing {
     /// Limbs behind the end of `widths` need 64 bits.
     pub(super) fn new(limbs: impl IntoIterator<Item = u32>, widths: &[u32]) -> Self {
-        let [mut of_64, mut of_32, mut of_16, mut of_8] = [const { Vec::new() }; 4];
+        let [mut whole, mut halves, mut quarters, mut eighths] = [const { Vec::new() }; 4];
         for limb in limbs {
             match widths.get(limb as usize) {
-                Some(0..=8) => of_8.push(limb),
-                Some(9..=16) => of_16.push(limb),
-                Some(17..=32) => of_32.push(limb),
-                _ => of_64.push(limb),
+                Some(0..=8) => eighths.push(limb),
+                Some(9..=16) => quarters.push(limb),
+                Some(17..=32) => halves.push(limb),
+                _ => whole.push(limb),
             }
         }
-        Self { of_64: full(&of_64), of_32: full(&of_32), of_16: full(&of_16), of_8: full(&of_8) }
+        Self {
+            whole: full(&whole),
+            halves: full(&halves),
+            quarters: full(&quarters),
+            eighths: full(&eighths),
+        }
     }
 
-    pub(super) fn words(&self) -> usize {
-        self.of_64.len() + self.of_32.len() + self.of_16.len() + self.of_8.len()
+    /// By word: the bits of its parts, and their limbs, from the least significant one on.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        let whole = self.whole.iter().map(|limbs| (64, &limbs[..]));
+        let halves = self.halves.iter().map(|limbs| (32, &limbs[..]));
+        let quarters = self.quarters.iter().map(|limbs| (16, &limbs[..]));
+        whole.chain(halves).chain(quarters).chain(self.eighths.iter().map(|limbs| (8, &limbs[..])))
+    }
+
+    pub(crate) fn words(&self) -> usize {
+        self.whole.len() + self.halves.len() + self.quarters.len() + self.eighths.len()
     }
 
     /// Takes the limbs; whether they fit, which whoever keeps them has to ask.
     #[inline]
     pub(super) fn take(&self, phv: &[u64], words: &mut [u64]) -> bool {
-        let (of_64, words) = words.split_at_mut(self.of_64.len());
-        let (of_32, words) = words.split_at_mut(self.of_32.len());
-        let (of_16, of_8) = words.split_at_mut(self.of_16.len());
-        of_64.iter_mut().zip(&self.of_64).for_each(|(word, [limb])| *word = phv[*limb as usize]);
-        let beyond = take::<32, 2>(&self.of_32, phv, of_32)
-            | take::<16, 4>(&self.of_16, phv, of_16)
-            | take::<8, 8>(&self.of_8, phv, of_8);
+        let (whole, words) = words.split_at_mut(self.whole.len());
+        let (halves, words) = words.split_at_mut(self.halves.len());
+        let (quarters, eighths) = words.split_at_mut(self.quarters.len());
+        whole.iter_mut().zip(&self.whole).for_each(|(word, [limb])| *word = phv[*limb as usize]);
+        let beyond = take::<32, 2>(&self.halves, phv, halves)
+            | take::<16, 4>(&self.quarters, phv, quarters)
+            | take::<8, 8>(&self.eighths, phv, eighths);
         beyond == 0
     }
 
     /// Puts the limbs back.
     #[inline]
     pub(super) fn put(&self, words: &[u64], phv: &mut [u64]) {
-        let (of_64, words) = words.split_at(self.of_64.len());
-        let (of_32, words) = words.split_at(self.of_32.len());
-        let (of_16, of_8) = words.split_at(self.of_16.len());
-        of_64.iter().zip(&self.of_64).for_each(|(word, [limb])| phv[*limb as usize] = *word);
-        put::<32, 2>(&self.of_32, of_32, phv);
-        put::<16, 4>(&self.of_16, of_16, phv);
-        put::<8, 8>(&self.of_8, of_8, phv);
+        let (whole, words) = words.split_at(self.whole.len());
+        let (halves, words) = words.split_at(self.halves.len());
+        let (quarters, eighths) = words.split_at(self.quarters.len());
+        whole.iter().zip(&self.whole).for_each(|(word, [limb])| phv[*limb as usize] = *word);
+        put::<32, 2>(&self.halves, halves, phv);
+        put::<16, 4>(&self.quarters, quarters, phv);
+        put::<8, 8>(&self.eighths, eighths, phv);
     }
 }
 
@@ -104,6 +117,7 @@ fn put<const BITS: u32, const COUNT: usize>(limbs: &[[u32; COUNT]], words: &[u64
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::native::NativePacking;
     use super::*;
     use proptest::prelude::*;
 
@@ -124,12 +138,21 @@ mod tests {
             prop_assert!(packing.take(&phv, &mut words));
             let mut back: Vec<u64> = phv.iter().map(|value| !value).collect();
             packing.put(&words, &mut back);
+            // Machine code does the same, where there is any.
+            let native = NativePacking::compile(&packing, std::slice::from_ref(&packing));
+            if let Some(native) = &native {
+                let (mut natively, mut natively_back) = (vec![0; words.len()], Vec::from_iter(phv.iter().map(|value| !value)));
+                prop_assert!(native.take(&phv, &mut natively));
+                native.put(0, &natively, &mut natively_back);
+                prop_assert_eq!((&natively, &natively_back), (&words, &back));
+            }
             for (limb, (value, back)) in phv.iter().zip(&back).enumerate() {
                 prop_assert_eq!(*back, if chosen[limb] { *value } else { !*value });
             }
             if let Some(limb) = too_wide.filter(|limb| *limb < widths.len() && chosen[*limb] && widths[*limb] <= 32) {
                 phv[limb] |= 1 << 32;
                 prop_assert!(!packing.take(&phv, &mut words));
+                prop_assert!(native.is_none_or(|native| !native.take(&phv, &mut words)));
             }
         }
     }

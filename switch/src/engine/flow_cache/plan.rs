@@ -4,6 +4,7 @@
 
 use super::super::code::Insn;
 use super::super::layout::Header;
+use super::super::native::NativePacking;
 use super::graph::{Graph, OUTSIDE, Place};
 use super::packing::{Packing, widths};
 use super::split::Split;
@@ -16,7 +17,7 @@ const MOST_COMPARED: usize = 1 << 21;
 const MOST_LIMBS: usize = 96;
 
 /// What the flow cache keeps of packets with the same headers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Plan {
     /// Limbs that decide.
     pub(super) key: Packing,
@@ -24,6 +25,8 @@ pub(super) struct Plan {
     pub(super) factors: Box<[u64]>,
     /// By end of what is remembered: limbs that may be read behind it and written in front of it.
     pub(super) results: Box<[Packing]>,
+    /// Both as machine code, where there is any.
+    pub(super) native: Option<NativePacking>,
 }
 
 /// What is known of a limb.
@@ -109,8 +112,9 @@ pub(super) fn plan(graph: Graph<'_>, split: &Split, extracted: u64) -> Option<Pl
     let widths = widths(graph.layout);
     let key = Packing::new(key, &widths);
     let factors = (0..key.words() as u64).map(factor).collect();
-    let results = results.into_iter().map(|result| Packing::new(result, &widths)).collect();
-    Some(Plan { key, factors, results })
+    let results: Box<[Packing]> = results.into_iter().map(|result| Packing::new(result, &widths)).collect();
+    let native = NativePacking::compile(&key, &results);
+    Some(Plan { key, factors, results, native })
 }
 
 impl Plan {

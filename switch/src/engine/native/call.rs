@@ -3,17 +3,19 @@
 #![expect(unsafe_code, reason = "machine code has raw pointers and is called through one")]
 
 use super::super::code::Code;
+use super::super::flow_cache::Packing;
 use super::super::flow_cache::Resume;
 use super::super::machine::{Going, Machine};
 use super::super::packet::Packet;
 use super::headers::write_headers;
+use super::packing::{self, MOST_PACKED};
 use super::translate::{AS_USUAL, Layouts, translate};
 use super::{MOST_INSTRUCTIONS, Parts};
 use cranelift_codegen::Context as Compilation;
 use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{Linkage, Module as _, default_libcall_names};
+use cranelift_module::{FuncId, Linkage, Module as _, default_libcall_names};
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::sync::Mutex;
@@ -75,6 +77,115 @@ impl Drop for Native {
         let module = self.module.get_mut().ok().and_then(Option::take);
         // SAFETY: nobody runs it: whoever does holds a reference to this.
         module.into_iter().for_each(|module| unsafe { module.free_memory() });
+    }
+}
+
+/// An empty module for functions that may call [`CALLS`].
+fn new_module() -> Result<JITModule, String> {
+    let mut flags = settings::builder();
+    for (name, value) in [("opt_level", "speed"), ("enable_verifier", "false"), ("is_pic", "false")] {
+        flags.set(name, value).map_err(|error| error.to_string())?;
+    }
+    let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags));
+    let isa = isa.map_err(|error| error.to_string())?;
+    let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+    CALLS.iter().for_each(|(name, call)| _ = builder.symbol(*name, call.cast()));
+    Ok(JITModule::new(builder))
+}
+
+/// Makes the function that was written into `compilation`, which is empty then.
+fn define(name: &str, module: &mut JITModule, compilation: &mut Compilation) -> Result<FuncId, String> {
+    let text = |error: cranelift_module::ModuleError| error.to_string();
+    let function =
+        module.declare_function(name, Linkage::Local, &compilation.func.signature).map_err(text)?;
+    module.define_function(function, compilation).map_err(text)?;
+    module.clear_context(compilation);
+    Ok(function)
+}
+
+type Take = unsafe extern "C" fn(*const u64, *mut u64) -> u64;
+type Put = unsafe extern "C" fn(*const u64, *mut u64);
+
+/// A flow cache's plan as machine code.
+pub(crate) struct NativePacking {
+    take: Take,
+    /// Words that `take` fills.
+    words: usize,
+    /// By result, with the words that it reads.
+    puts: Vec<(Put, usize)>,
+    /// Limbs of the frame that they work on, at least.
+    limbs: usize,
+    /// Owns the machine code.
+    module: Mutex<Option<JITModule>>,
+}
+
+impl std::fmt::Debug for NativePacking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NativePacking").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+impl Drop for NativePacking {
+    fn drop(&mut self) {
+        let module = self.module.get_mut().ok().and_then(Option::take);
+        // SAFETY: nobody runs it: whoever does holds a reference to this.
+        module.into_iter().for_each(|module| unsafe { module.free_memory() });
+    }
+}
+
+impl NativePacking {
+    /// Of what is taken as a key, and what is put back as a result; `None` where nothing can be compiled, or it would take long.
+    pub(crate) fn compile(key: &Packing, results: &[Packing]) -> Option<Self> {
+        let all =
+            || std::iter::once(key).chain(results).flat_map(Packing::parts).flat_map(|(_, limbs)| limbs);
+        if all().count() > MOST_PACKED {
+            return None;
+        }
+        let limbs = all().max().map_or(0, |limb| *limb as usize + 1);
+        let mut module = new_module().ok()?;
+        let Ok((take, puts)) = Self::define(key, results, &mut module) else {
+            // SAFETY: nothing of it was ever run.
+            unsafe { module.free_memory() };
+            return None;
+        };
+        // SAFETY: these are the functions' signatures.
+        let take = unsafe { std::mem::transmute::<*const u8, Take>(take) };
+        let put = |put| unsafe { std::mem::transmute::<*const u8, Put>(put) };
+        let puts = puts.into_iter().map(put).zip(results.iter().map(Packing::words)).collect();
+        Some(Self { take, words: key.words(), puts, limbs, module: Mutex::new(Some(module)) })
+    }
+
+    fn define(
+        key: &Packing,
+        results: &[Packing],
+        module: &mut JITModule,
+    ) -> Result<(*const u8, Vec<*const u8>), String> {
+        let (mut room, mut compilation) = (FunctionBuilderContext::new(), Compilation::new());
+        packing::take(key, module, &mut compilation.func, &mut room)?;
+        let take = define("take", module, &mut compilation)?;
+        let mut puts = Vec::new();
+        for (number, result) in results.iter().enumerate() {
+            packing::put(result, module, &mut compilation.func, &mut room)?;
+            puts.push(define(&format!("put{number}"), module, &mut compilation)?);
+        }
+        module.finalize_definitions().map_err(|error| error.to_string())?;
+        let address = |function: FuncId| module.get_finalized_function(function);
+        Ok((address(take), puts.into_iter().map(address).collect()))
+    }
+
+    /// [`Packing::take`] of the key.
+    pub(crate) fn take(&self, phv: &[u64], words: &mut [u64]) -> bool {
+        assert!(phv.len() >= self.limbs && words.len() >= self.words, "a frame and a key of this program");
+        // SAFETY: it reads limbs and writes words that are there.
+        unsafe { (self.take)(phv.as_ptr(), words.as_mut_ptr()) == 0 }
+    }
+
+    /// [`Packing::put`] of a result, by number.
+    pub(crate) fn put(&self, result: usize, words: &[u64], phv: &mut [u64]) {
+        let (put, least) = self.puts[result];
+        assert!(phv.len() >= self.limbs && words.len() >= least, "a frame and a result of this program");
+        // SAFETY: it reads words and writes limbs that are there.
+        unsafe { put(words.as_ptr(), phv.as_mut_ptr()) };
     }
 }
 
@@ -166,15 +277,7 @@ impl Native {
         if code.insns.len() > MOST_INSTRUCTIONS {
             return Err(format!("it has {} instructions, more than {MOST_INSTRUCTIONS}", code.insns.len()));
         }
-        let mut flags = settings::builder();
-        for (name, value) in [("opt_level", "speed"), ("enable_verifier", "false"), ("is_pic", "false")] {
-            flags.set(name, value).map_err(|error| error.to_string())?;
-        }
-        let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags));
-        let isa = isa.map_err(|error| error.to_string())?;
-        let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
-        CALLS.iter().for_each(|(name, call)| _ = builder.symbol(*name, call.cast()));
-        let mut module = JITModule::new(builder);
+        let mut module = new_module()?;
         match Self::define(code, program, &mut module) {
             // SAFETY: these are the functions' signatures.
             Ok((numbers, [run, headers])) => Ok(Self {
@@ -198,21 +301,13 @@ impl Native {
         program: &Parts<'_>,
         module: &mut JITModule,
     ) -> Result<(Box<[u32]>, [*const u8; 2]), String> {
-        let text = |error: cranelift_module::ModuleError| error.to_string();
         let mut room = FunctionBuilderContext::new();
         let mut compilation = Compilation::new();
-        let define = |name: &str, module: &mut JITModule, compilation: &mut Compilation| {
-            let function =
-                module.declare_function(name, Linkage::Local, &compilation.func.signature).map_err(text)?;
-            module.define_function(function, compilation).map_err(text)?;
-            module.clear_context(compilation);
-            Ok::<_, String>(function)
-        };
         let numbers = translate(code, program, &LAYOUTS, module, &mut compilation.func, &mut room)?;
         let run = define("run", module, &mut compilation)?;
         write_headers(code, program, module, &mut compilation.func, &mut room)?;
         let headers = define("headers", module, &mut compilation)?;
-        module.finalize_definitions().map_err(text)?;
+        module.finalize_definitions().map_err(|error| error.to_string())?;
         Ok((numbers, [run, headers].map(|function| module.get_finalized_function(function))))
     }
 

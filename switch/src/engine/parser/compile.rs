@@ -322,6 +322,8 @@ fn padded_key(node: &Value, name: &str, key: &[KeyPart]) -> Result<Option<Box<[u
 struct Emitted {
     valid: u32,
     header: u32,
+    /// None where they vary.
+    bytes: Option<u32>,
 }
 
 /// Which headers are sent, in which order.
@@ -342,8 +344,10 @@ impl Deparser {
             order: json::list(node, "order")?
                 .iter()
                 .map(|header| {
-                    let header = name(header)?;
-                    Ok(Emitted { header, valid: scope.layout.headers[header as usize].valid() as u32 })
+                    let number = name(header)?;
+                    let header = &scope.layout.headers[number as usize];
+                    let bytes = header.length.is_none().then_some(header.fixed_bits / 8);
+                    Ok(Emitted { header: number, valid: header.valid() as u32, bytes })
                 })
                 .collect::<Result<_>>()?,
             ops: json::list(node, "primitives")?
@@ -366,7 +370,12 @@ impl Deparser {
 
     /// Bytes of all valid headers.
     pub(crate) fn header_bytes(&self, layout: &Layout, phv: &[u64]) -> usize {
-        self.valid(layout, phv).map(|header| header.bytes(phv)).sum()
+        let bytes = |emitted: &Emitted| match emitted.bytes {
+            _ if phv[emitted.valid as usize] == 0 => 0,
+            Some(bytes) => bytes as usize,
+            None => layout.headers[emitted.header as usize].bytes(phv),
+        };
+        self.order.iter().map(bytes).sum()
     }
 
     /// Writes the valid headers over the first `length` bytes of `data`; `false` where they take more or less, or are not made of whole words.
