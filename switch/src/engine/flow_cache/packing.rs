@@ -141,7 +141,8 @@ mod tests {
             // Machine code does the same, where there is any.
             let native = NativePacking::compile(&packing, std::slice::from_ref(&packing));
             if let Some(native) = &native {
-                let (mut natively, mut natively_back) = (vec![0; words.len()], Vec::from_iter(phv.iter().map(|value| !value)));
+                let mut natively = vec![0; words.len()];
+                let mut natively_back: Vec<u64> = phv.iter().map(|value| !value).collect();
                 prop_assert!(native.take(&phv, &mut natively));
                 native.put(0, &natively, &mut natively_back);
                 prop_assert_eq!((&natively, &natively_back), (&words, &back));
