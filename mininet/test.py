@@ -55,7 +55,9 @@ def run_inside() -> int:
     # Emulation in real time: a switch that waits for a compiler's turn on the processor is no switch of any rate.
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -10)
-    child = subprocess.Popen([unshare, "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--",
+    # BMv2 looks in /sys whether its interfaces are up, and this one has those of the namespace that it was mounted in.
+    inside = ["sh", "-c", 'mount -t sysfs sysfs /sys 2>/dev/null; exec "$@"', "sh"]
+    child = subprocess.Popen([unshare, "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--", *inside,
                               sys.executable, *sys.argv], env={**os.environ, INSIDE: "1"}, start_new_session=True,
                              preexec_fn=own_session)
     # Passed on to the script inside, which clears up; unshare itself blocks both signals.
