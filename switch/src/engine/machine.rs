@@ -275,7 +275,7 @@ impl Machine<'_> {
                     rest = at(self.select_set(&code.set_selects[select as usize], phv));
                 }
                 other => {
-                    if let Err(Rejected(error)) = self.rare(other, phv, packet) {
+                    if let Err(Rejected(error)) = self.carry_out(other, phv, packet) {
                         packet.parser_error = error;
                         rest = at(code.rejected);
                     }
@@ -291,7 +291,7 @@ impl Machine<'_> {
 
     /// Apart, so that the common instructions need few registers.
     #[inline(never)]
-    fn rare(&mut self, insn: Insn, phv: &mut [u64], packet: &mut Packet) -> Result<(), Rejected> {
+    fn carry_out(&mut self, insn: Insn, phv: &mut [u64], packet: &mut Packet) -> Result<(), Rejected> {
         match insn {
             Insn::Mul { drop, to, left, right } => {
                 phv[to as usize] = phv[left as usize].wrapping_mul(phv[right as usize]) & kept(drop);
@@ -347,7 +347,7 @@ impl Machine<'_> {
                     && !self.headers(other, phv, packet)
                     && !self.external(other, phv, packet)
                 {
-                    return self.parsed(other, phv, packet);
+                    return self.parse(other, phv, packet);
                 }
             }
         }

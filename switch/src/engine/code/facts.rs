@@ -154,12 +154,12 @@ impl Facts {
     }
 
     /// With what the condition's answer tells.
-    fn learn(&mut self, condition: &Expr, answer: bool, source: &Source<'_>) {
+    fn assume(&mut self, condition: &Expr, answer: bool, source: &Source<'_>) {
         match (condition, answer) {
-            (Expr::BoolNot(value), _) => self.learn(value, !answer, source),
+            (Expr::BoolNot(value), _) => self.assume(value, !answer, source),
             (Expr::BoolAnd(left, right), true) | (Expr::BoolOr(left, right), false) => {
-                self.learn(left, answer, source);
-                self.learn(right, answer, source);
+                self.assume(left, answer, source);
+                self.assume(right, answer, source);
             }
             (condition, _) => {
                 let Some((limb, compare, value)) = question(condition, source) else { return };
@@ -198,7 +198,7 @@ fn outgoing(node: &Node, facts: &Facts, source: &Source<'_>) -> Vec<Edge> {
         Node::If { condition, then, otherwise } => {
             let edge = |next: &Option<u32>, answer| {
                 let mut facts = facts.clone();
-                facts.learn(condition, answer, source);
+                facts.assume(condition, answer, source);
                 (*next, facts)
             };
             vec![edge(then, true), edge(otherwise, false)]
@@ -292,7 +292,7 @@ pub(super) fn shortcuts(starts: &[Option<u32>], source: &Source<'_>) -> Vec<Vec<
                     && let Some(answer) = facts.answer(condition, source)
                 {
                     left -= 1;
-                    facts.learn(condition, answer, source);
+                    facts.assume(condition, answer, source);
                     next = if answer { *then } else { *otherwise };
                 }
                 found[node as usize][place] = next;

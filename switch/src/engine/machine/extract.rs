@@ -8,12 +8,7 @@ use super::super::packet::Packet;
 use super::{Machine, Rejected};
 
 impl Machine<'_> {
-    pub(super) fn parsed(
-        &mut self,
-        insn: Insn,
-        phv: &mut [u64],
-        packet: &mut Packet,
-    ) -> Result<(), Rejected> {
+    pub(super) fn parse(&mut self, insn: Insn, phv: &mut [u64], packet: &mut Packet) -> Result<(), Rejected> {
         let layout = &self.program.layout;
         match insn {
             Insn::ExtractNext { stack } => self.extract_next(phv, packet, stack, None),
