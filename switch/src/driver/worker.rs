@@ -10,6 +10,7 @@
 //! Each port belongs to one thread, and mailboxes are filled and emptied under the switch's lock alone, so that the frames of a port
 //! leave in the order in which the switch gave them.
 
+use super::packet_socket::wait;
 use super::port::{MOST_OUTGOING, Port};
 use super::{Counters, DriverError, Files, PacketSocket, TraceSink, Waker, unix_time_ns};
 use crate::device::Transmit;
@@ -20,8 +21,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
-
-use super::packet_socket::wait;
 
 /// The stop flag, and whether interfaces have a carrier, are looked at no less often.
 const LONGEST_WAIT_NS: u64 = 10_000_000;
@@ -297,9 +296,15 @@ impl Worker {
     /// When this thread is to call the switch that wants to be called at `due_ns`; `None` where another one does, which looks again before
     /// it sleeps again.
     fn watch(&self, shared: &Shared, now_ns: u64, due_ns: Option<u64>) -> Option<u64> {
-        let due_ns = due_ns?;
         let mut watch = locked(&shared.watch);
         let (watcher, at_ns) = *watch;
+        let Some(due_ns) = due_ns else {
+            // Nobody is to rely on a thread that waits for nothing.
+            if watcher == self.number {
+                *watch = (self.number, 0);
+            }
+            return None;
+        };
         let is_watched = watcher != self.number && (now_ns + 1..=due_ns).contains(&at_ns);
         if is_watched {
             return None;

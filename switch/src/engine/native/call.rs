@@ -3,8 +3,7 @@
 #![expect(unsafe_code, reason = "machine code has raw pointers and is called through one")]
 
 use super::super::code::Code;
-use super::super::flow_cache::Packing;
-use super::super::flow_cache::Resume;
+use super::super::flow_cache::{Packing, Resume};
 use super::super::machine::{Going, Machine};
 use super::super::packet::Packet;
 use super::headers::write_headers;
@@ -62,8 +61,7 @@ pub(crate) struct Native {
     numbers: Box<[u32]>,
     /// Limbs of the frame that it runs on.
     limbs: usize,
-    /// Owns the machine code.
-    module: Mutex<Option<JITModule>>,
+    _memory: Memory,
 }
 
 impl std::fmt::Debug for Native {
@@ -72,10 +70,19 @@ impl std::fmt::Debug for Native {
     }
 }
 
-impl Drop for Native {
+/// Machine code, which goes when this does.
+struct Memory(Mutex<Option<JITModule>>);
+
+impl Memory {
+    fn new(module: JITModule) -> Self {
+        Self(Mutex::new(Some(module)))
+    }
+}
+
+impl Drop for Memory {
     fn drop(&mut self) {
-        let module = self.module.get_mut().ok().and_then(Option::take);
-        // SAFETY: nobody runs it: whoever does holds a reference to this.
+        let module = self.0.get_mut().ok().and_then(Option::take);
+        // SAFETY: nobody runs it: whoever does holds a reference to what owns this, and before that nothing of it was run.
         module.into_iter().for_each(|module| unsafe { module.free_memory() });
     }
 }
@@ -115,21 +122,12 @@ pub(crate) struct NativePacking {
     puts: Vec<(Put, usize)>,
     /// Limbs of the frame that they work on, at least.
     limbs: usize,
-    /// Owns the machine code.
-    module: Mutex<Option<JITModule>>,
+    _memory: Memory,
 }
 
 impl std::fmt::Debug for NativePacking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NativePacking").field("words", &self.words).finish_non_exhaustive()
-    }
-}
-
-impl Drop for NativePacking {
-    fn drop(&mut self) {
-        let module = self.module.get_mut().ok().and_then(Option::take);
-        // SAFETY: nobody runs it: whoever does holds a reference to this.
-        module.into_iter().for_each(|module| unsafe { module.free_memory() });
     }
 }
 
@@ -144,15 +142,14 @@ impl NativePacking {
         let limbs = all().max().map_or(0, |limb| *limb as usize + 1);
         let mut module = new_module().ok()?;
         let Ok((take, puts)) = Self::define(key, results, &mut module) else {
-            // SAFETY: nothing of it was ever run.
-            unsafe { module.free_memory() };
+            drop(Memory::new(module));
             return None;
         };
         // SAFETY: these are the functions' signatures.
         let take = unsafe { std::mem::transmute::<*const u8, Take>(take) };
         let put = |put| unsafe { std::mem::transmute::<*const u8, Put>(put) };
         let puts = puts.into_iter().map(put).zip(results.iter().map(Packing::words)).collect();
-        Some(Self { take, words: key.words(), puts, limbs, module: Mutex::new(Some(module)) })
+        Some(Self { take, words: key.words(), puts, limbs, _memory: Memory::new(module) })
     }
 
     fn define(
@@ -285,11 +282,10 @@ impl Native {
                 headers: unsafe { std::mem::transmute::<*const u8, Headers>(headers) },
                 numbers,
                 limbs: code.frame.len(),
-                module: Mutex::new(Some(module)),
+                _memory: Memory::new(module),
             }),
             Err(error) => {
-                // SAFETY: nothing of it was ever run.
-                unsafe { module.free_memory() };
+                drop(Memory::new(module));
                 Err(error)
             }
         }
