@@ -53,7 +53,7 @@ pub use self::compile::{CompileError, Compiler, Desired, DesiredEntity};
 pub use self::model::{Fabric, MetricsAt, PortPolicy, QueuePolicy, Target};
 pub use self::printable::printable;
 pub use self::program::{Artifacts, ArtifactsError};
-pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
+pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters, writes};
 pub use self::rollout::report::{Plan, Report};
 pub use self::rollout::{
     ApplyError, DeviceError, Options, Progress, Rollout, apply, apply_blocking, plan, plan_blocking,

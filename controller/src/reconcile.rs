@@ -20,7 +20,7 @@ use trimwire_p4runtime::v1::{Entity, MeterConfig, MeterEntry, TableEntry, Update
 use self::actual::is_route;
 pub(crate) use self::actual::routes;
 pub use self::actual::{Actual, actual, filters};
-use crate::compile::Desired;
+use crate::compile::{Desired, DesiredEntity};
 use crate::model::TrimCap;
 use crate::program::names;
 use crate::units;
@@ -88,17 +88,7 @@ impl Change {
 
     /// As P4Runtime has it.
     pub fn update(&self) -> Update {
-        let entity = self.entity.clone();
-        match (self.operation, entity.entity) {
-            // Meters are always there; without a configuration they do nothing (P4Runtime, "MeterEntry & DirectMeterEntry").
-            (Operation::Delete, Some(Kind::MeterEntry(meter))) => {
-                entity::modify(MeterEntry { config: None, ..meter })
-            }
-            (Operation::Insert, Some(Kind::MeterEntry(meter))) => entity::modify(meter),
-            (Operation::Insert, entity) => entity::insert(Entity { entity }),
-            (Operation::Modify, entity) => entity::modify(Entity { entity }),
-            (Operation::Delete, entity) => entity::delete(Entity { entity }),
-        }
+        update(self.operation, self.entity.clone())
     }
 }
 
@@ -118,13 +108,7 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
             port: None,
         };
         match actual.get(key) {
-            None => {
-                // Default entries are always there: they can only be modified (P4Runtime §9.1.3).
-                let default =
-                    matches!(&wanted.entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
-                let operation = if default { Operation::Modify } else { Operation::Insert };
-                changes.push(change(operation, &wanted.entity, None));
-            }
+            None => changes.push(change(operation_without(&wanted.entity), &wanted.entity, None)),
             Some(found) if same(&wanted.entity, found) => {}
             Some(found) => {
                 changes.push(change(Operation::Modify, &modified(&wanted.entity, found), Some(found)));
@@ -151,6 +135,41 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
     // Stable: within a phase and port the order of keys stays.
     changes.sort_by_key(|change| (change.phase, change.port));
     changes
+}
+
+/// What makes a switch that holds nothing hold `desired`, in the order of writing: the updates of [`difference`], without their words.
+pub fn writes(desired: Desired, index: &Index) -> Vec<Update> {
+    let mut updates: Vec<(u8, Update)> = desired
+        .into_values()
+        .map(|DesiredEntity { entity, .. }| {
+            let operation = operation_without(&entity);
+            (phase(operation, &entity, index), update(operation, entity))
+        })
+        .collect();
+    updates.sort_by_key(|(phase, _)| *phase);
+    updates.into_iter().map(|(_, update)| update).collect()
+}
+
+/// What is done to an entity that a switch does not tell of. Default entries are always there: they can only be modified (P4Runtime §9.1.3).
+fn operation_without(entity: &Entity) -> Operation {
+    match &entity.entity {
+        Some(Kind::TableEntry(entry)) if entry.is_default_action => Operation::Modify,
+        _ => Operation::Insert,
+    }
+}
+
+/// As P4Runtime has it.
+fn update(operation: Operation, entity: Entity) -> Update {
+    match (operation, entity.entity) {
+        // Meters are always there; without a configuration they do nothing (P4Runtime, "MeterEntry & DirectMeterEntry").
+        (Operation::Delete, Some(Kind::MeterEntry(meter))) => {
+            entity::modify(MeterEntry { config: None, ..meter })
+        }
+        (Operation::Insert, Some(Kind::MeterEntry(meter))) => entity::modify(meter),
+        (Operation::Insert, entity) => entity::insert(Entity { entity }),
+        (Operation::Modify, entity) => entity::modify(Entity { entity }),
+        (Operation::Delete, entity) => entity::delete(Entity { entity }),
+    }
 }
 
 /// An entity in words. Ports that members of a group watch are worth a word where they are not those of `other`.

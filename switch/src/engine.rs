@@ -24,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod action;
+mod arrays;
 mod bits;
 mod calculation;
 mod code;
@@ -40,6 +41,7 @@ mod json;
 mod layout;
 mod limits;
 mod machine;
+mod meter;
 mod native;
 mod packed;
 mod packet;
@@ -51,7 +53,7 @@ mod replication;
 mod shared;
 mod slot;
 mod stack;
-mod stateful;
+
 mod table;
 pub mod trace;
 mod v1model;

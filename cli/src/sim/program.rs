@@ -18,7 +18,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use trimwire_controller::model::{Mac, Target};
-use trimwire_controller::{Actual, Artifacts, Change, Compiler, Fabric, difference};
+use trimwire_controller::{Artifacts, Compiler, Fabric, writes};
 use trimwire_fabric::frame::Address;
 use trimwire_fabric::sim::discipline::Rungs;
 use trimwire_fabric::sim::packet::HEAD;
@@ -116,9 +116,7 @@ fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Loaded>)
         }
     };
     let mut pipeline = blank.clone();
-    let desired = compiler.compile(name)?;
-    let changes = difference(&desired, &Actual::new(), program.index());
-    let updates: Vec<_> = changes.iter().map(Change::update).collect();
+    let updates = writes(compiler.compile(name)?, program.index());
     install(&mut pipeline, program.index(), &updates).with_context(|| format!("switch {name}"))?;
     pipeline.share_tables(pool);
     // Hosts spray over source ports, so flows rarely come again: remembering them made runs slower.

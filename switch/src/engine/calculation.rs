@@ -132,10 +132,10 @@ impl Sum {
 
 /// The bytes that are hashed, as words: fields one after another, of headers that are all valid.
 #[derive(Clone, Debug)]
-struct Message {
+pub(super) struct Message {
     /// Limbs with the validity of the headers: where one is left out, the others are elsewhere.
-    valid: Vec<usize>,
-    words: Words,
+    pub(super) valid: Vec<usize>,
+    pub(super) words: Words,
 }
 
 impl Message {
@@ -249,6 +249,17 @@ impl Calculation {
             scratch.extend_from_slice(inputs.payload);
         }
         self.algorithm.compute(scratch)
+    }
+
+    /// The bytes that the output follows from, where they are all, and each of them is known.
+    pub(super) fn message(&self) -> Option<&Message> {
+        let alone = !self.with_payload && self.sum.is_none() && self.algorithm != Algorithm::RoundRobin;
+        self.message.as_ref().filter(|_| alone)
+    }
+
+    /// The output over the bytes of a [`message`](Self::message).
+    pub(super) fn of_bytes(&self, bytes: &[u8]) -> u64 {
+        self.algorithm.compute(bytes)
     }
 
     /// An Internet checksum that follows from limbs alone.

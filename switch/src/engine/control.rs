@@ -13,15 +13,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::action::Action;
+use super::arrays::Arrays;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
 use super::entity::{CloneOptions, ColorCounters, CounterValue, DigestInfo, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
+use super::meter::{Meter, MeterArray};
 use super::parser::ValueSet;
 use super::profile::Profile;
 use super::program::InitialState;
 use super::replication::Replication;
 use super::shared::Shared;
-use super::stateful::{Counter, Meter, MeterArray, Register};
 use super::table::Table;
 use idle::IdleTimers;
 use journal::Journal;
@@ -36,8 +37,7 @@ pub struct Control {
     pub(super) actions: Arc<[Action]>,
     pub(super) tables: Vec<Shared<Table>>,
     pub(super) profiles: Vec<Profile>,
-    pub(super) counters: Vec<Counter>,
-    pub(super) registers: Vec<Register>,
+    pub(super) arrays: Arrays,
     pub(super) meters: Vec<MeterArray>,
     pub(super) value_sets: Vec<ValueSet>,
     pub(super) multicast: Replication,
@@ -98,14 +98,13 @@ fn check_meter(config: Option<MeterConfig>) -> Result<()> {
 
 impl Control {
     pub(super) fn new(state: InitialState, digests: Vec<DigestInfo>) -> Self {
-        let InitialState { actions, tables, profiles, counters, registers, meters, value_sets } = state;
+        let InitialState { actions, tables, profiles, arrays, meters, value_sets } = state;
         let (multicast, clone_sessions) = (Replication::multicast(), Replication::clone_sessions());
         Self {
             actions,
             tables: tables.into_iter().map(Shared::new).collect(),
             profiles,
-            counters,
-            registers,
+            arrays,
             meters,
             value_sets,
             multicast,
@@ -144,56 +143,57 @@ impl Control {
 
     /// Names and sizes of the indirect counters.
     pub fn counters(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.counters.iter().map(|counter| (counter.name.as_str(), counter.size()))
+        self.arrays.counters.iter().map(|counter| (counter.name.as_str(), counter.size))
     }
 
     fn counter_index(&self, counter: &str) -> Result<usize> {
-        named(self.counters.iter(), "counter", counter, |counter| &counter.name)
+        named(self.arrays.counters.iter(), "counter", counter, |counter| &counter.name)
     }
 
     /// One cell of a counter.
     pub fn counter(&self, counter: &str, index: u64) -> Result<CounterValue> {
-        let array = &self.counters[self.counter_index(counter)?];
-        let value = usize::try_from(index).ok().and_then(|index| array.get(index));
-        value.ok_or_else(|| out_of_range("counter", counter, index, array.size()))
+        let number = self.counter_index(counter)?;
+        let value = self.arrays.counter(number, place_of(index));
+        value.ok_or_else(|| out_of_range("counter", counter, index, self.arrays.counters[number].size))
     }
 
     /// Overwrites one cell of a counter.
     pub fn set_counter(&mut self, counter: &str, index: u64, value: CounterValue) -> Result<()> {
         let number = self.counter_index(counter)?;
         self.note_counter(number, place_of(index));
-        let array = &mut self.counters[number];
-        let there = array.set(place_of(index), value);
-        there.then_some(()).ok_or_else(|| out_of_range("counter", counter, index, array.size()))
+        let there = self.arrays.set_counter(number, place_of(index), value);
+        let size = self.arrays.counters[number].size;
+        there.then_some(()).ok_or_else(|| out_of_range("counter", counter, index, size))
     }
 
     /// Names, sizes and widths in bits of the registers.
     pub fn registers(&self) -> impl Iterator<Item = (&str, usize, u16)> {
-        self.registers.iter().map(|register| (register.name.as_str(), register.size, register.width as u16))
+        let registers = self.arrays.registers.iter();
+        registers.map(|register| (register.name.as_str(), register.size, register.width as u16))
     }
 
     fn register_index(&self, register: &str) -> Result<usize> {
-        named(self.registers.iter(), "register", register, |register| &register.name)
+        named(self.arrays.registers.iter(), "register", register, |register| &register.name)
     }
 
     /// One cell of a register.
     pub fn register(&self, register: &str, index: u64) -> Result<Value> {
-        let array = &self.registers[self.register_index(register)?];
-        let cell = u32::try_from(index).ok().and_then(|index| array.cell(index));
-        cell.map(bytes_from_limbs).ok_or_else(|| out_of_range("register", register, index, array.size))
+        let number = self.register_index(register)?;
+        let size = self.arrays.registers[number].size;
+        let cell = u32::try_from(index).ok().and_then(|index| self.arrays.register(number, index));
+        cell.map(bytes_from_limbs).ok_or_else(|| out_of_range("register", register, index, size))
     }
 
     /// Overwrites one cell of a register.
     pub fn set_register(&mut self, register: &str, index: u64, value: &[u8]) -> Result<()> {
         let number = self.register_index(register)?;
-        let array = &self.registers[number];
+        let array = &self.arrays.registers[number];
         let (size, width) = (array.size, array.width);
         let limbs = limbs_from_bytes(value, width).ok_or_else(|| {
             ControlError::invalid(format!("the value does not fit register `{register}` of {width} bits"))
         })?;
         self.note_register(number, u32::try_from(index).unwrap_or(u32::MAX));
-        let array = &mut self.registers[number];
-        let cell = u32::try_from(index).ok().and_then(|index| array.cell_mut(index));
+        let cell = u32::try_from(index).ok().and_then(|index| self.arrays.register_mut(number, index));
         cell.ok_or_else(|| out_of_range("register", register, index, size))?.copy_from_slice(&limbs);
         Ok(())
     }

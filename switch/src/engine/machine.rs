@@ -210,18 +210,18 @@ impl Machine<'_> {
                     (None, after) => rest = at(after),
                 },
                 Insn::ReadRegister { drop, to, register, index } => {
-                    let register = &self.control.registers[register as usize];
-                    if let Some(cell) = register.word(phv[index as usize] as u32) {
+                    let index = phv[index as usize] as u32;
+                    if let Some(cell) = self.control.arrays.word(register as usize, index) {
                         phv[to as usize] = cell & kept(drop);
                     }
                 }
                 Insn::WriteRegister { register, index, value } => {
                     let index = phv[index as usize] as u32;
-                    self.control.registers[register as usize].set_word(index, phv[value as usize]);
+                    self.control.arrays.set_word(register as usize, index, phv[value as usize]);
                 }
                 Insn::Count { counter, index } => {
-                    let index = phv[index as usize] as u32 as usize;
-                    self.control.counters[counter as usize].count(index, packet.ingress_length);
+                    let index = phv[index as usize] as u32;
+                    self.control.arrays.count(counter as usize, index, packet.ingress_length);
                 }
                 Insn::Hash { to, calculation } => {
                     let calculation = &self.program.calculations[calculation as usize];

@@ -14,9 +14,11 @@
 //! every limb that it names is looked at while it is translated, packets are read behind a comparison with their length, and places that are known only
 //! at run time go through a table of those that there are.
 
+use super::arrays::Arrays;
 use super::calculation::{Calculation, Checksum};
 use super::layout::Layout;
 use super::parser::Deparser;
+use super::table::Table;
 
 mod call;
 mod headers;
@@ -38,6 +40,8 @@ pub(super) struct Parts<'a> {
     pub(super) deparser: &'a Deparser,
     pub(super) calculations: &'a [Calculation],
     pub(super) checksums: &'a [Checksum],
+    pub(super) tables: &'a [Table],
+    pub(super) arrays: &'a Arrays,
 }
 
 #[cfg(test)]

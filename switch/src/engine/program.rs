@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::action::{self, Action, Names};
+use super::arrays::{Arrays, Counter, Register};
 use super::bits::limbs_for;
 use super::calculation::{self, Calculation, Checksum};
 use super::code::{self, Code, Source};
@@ -19,10 +20,10 @@ use super::intrinsic::Intrinsics;
 use super::json::{self, Result, malformed};
 use super::layout::{Layout, Slot};
 use super::limits::{Pieces, ProgramLimits};
+use super::meter::{Meter, MeterArray, MeterUnit};
 use super::native::{Native, Parts};
 use super::parser::{Deparser, Parser, ValueSet};
 use super::profile::Profile;
-use super::stateful::{Counter, Meter, MeterArray, MeterUnit, Register};
 use super::table::{Table, TableScope, load_table};
 
 /// Newest format understood; BMv2 refuses other major versions, too.
@@ -65,8 +66,7 @@ pub(super) struct InitialState {
     pub(super) actions: Arc<[Action]>,
     pub(super) tables: Vec<Table>,
     pub(super) profiles: Vec<Profile>,
-    pub(super) counters: Vec<Counter>,
-    pub(super) registers: Vec<Register>,
+    pub(super) arrays: Arrays,
     pub(super) meters: Vec<MeterArray>,
     pub(super) value_sets: Vec<ValueSet>,
 }
@@ -113,8 +113,7 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
     let mut names = Names::default();
     check_state(&root, limits.state_bytes)?;
     let pieces = Pieces::new(limits.instructions);
-    let counters = load_counters(&root, &mut names)?;
-    let registers = load_registers(&root, &mut names)?;
+    let arrays = Arrays::new(load_counters(&root, &mut names)?, load_registers(&root, &mut names)?);
     let (meters, direct_meters) = load_meters(&root, &layout, &mut names)?;
     let (calculations, calculation_names) = Calculation::load_all(&root, &layout)?;
     names.calculations = calculation_names;
@@ -177,7 +176,7 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
     let mut code = code::compile(&source, limits.instructions, 4 * limits.header_limbs)?;
     let live = super::packed::live(&root, &layout)?;
     let actions = actions.into();
-    let state = InitialState { actions, tables, profiles, counters, registers, meters, value_sets };
+    let state = InitialState { actions, tables, profiles, arrays, meters, value_sets };
     let digest_fields = digests.values().flat_map(|list: &DigestList| &list.fields);
     let split = flow_cache::Source {
         layout: &layout,
@@ -188,8 +187,14 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         lists: field_lists.values().flatten().chain(digest_fields).copied().collect(),
     };
     let split = flow_cache::split(&mut code, &split);
-    let parts =
-        Parts { layout: &layout, deparser: &deparser, calculations: &calculations, checksums: &checksums };
+    let parts = Parts {
+        layout: &layout,
+        deparser: &deparser,
+        calculations: &calculations,
+        checksums: &checksums,
+        tables: &state.tables,
+        arrays: &state.arrays,
+    };
     let native = Native::compile(&code[0], &parts);
     let program = Program {
         live,

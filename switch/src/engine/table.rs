@@ -18,8 +18,8 @@ use super::calculation::{Inputs, Scratch};
 use super::entity::{CounterValue, MatchKind, TableEntry, TableInfo};
 use super::hasher::FixedMap;
 use super::layout::{Layout, Slot};
+use super::meter::{Meter, MeterUnit};
 use super::profile::Profile;
-use super::stateful::{Meter, MeterUnit};
 use tuples::{Rank, TupleSpace};
 
 /// An action with its arguments.
@@ -321,14 +321,7 @@ impl Table {
             return None;
         }
         match &self.index {
-            Index::Narrow(levels) => {
-                let packed =
-                    self.keys.iter().fold(0, |packed, key| shift_in(packed, key.slot.width) | key.word(phv));
-                if let Some(&handle) = self.direct.get(packed as usize) {
-                    return (handle != NOTHING).then_some(handle);
-                }
-                levels.iter().find_map(|level| level.entries.get(&(packed & level.mask)).copied())
-            }
+            Index::Narrow(_) => self.lookup_word(self.word(phv), masked),
             Index::Wide(levels) => {
                 self.gather(phv, key);
                 levels.iter().find_map(|level| {
@@ -347,14 +340,43 @@ impl Table {
         }
     }
 
+    /// The keys, where they are one word together, from the high end on.
+    pub(super) fn word_keys(&self) -> Option<&[Key]> {
+        let one = self.packed && !self.keys.is_empty() && !matches!(self.index, Index::Wide(_));
+        one.then_some(&self.keys[..])
+    }
+
+    /// The entry that matches the word of its [keys](Self::word_keys). `masked` is scratch space.
+    #[inline]
+    pub(super) fn lookup_word(&self, word: u64, masked: &mut Vec<u64>) -> Hit {
+        if let Some(&handle) = self.direct.get(word as usize) {
+            return (handle != NOTHING).then_some(handle);
+        }
+        match &self.index {
+            _ if self.len() == 0 => None,
+            Index::Narrow(levels) => {
+                levels.iter().find_map(|level| level.entries.get(&(word & level.mask)).copied())
+            }
+            Index::Tuples(tuples) => tuples.find(&[word], masked, |handle| {
+                let entry = self.entries.get(handle as usize).and_then(Option::as_ref);
+                entry.is_some_and(|entry| entry.key.in_ranges(&[word]))
+            }),
+            Index::Wide(_) => None,
+        }
+    }
+
     fn gather(&self, phv: &[u64], key: &mut Vec<u64>) {
         key.clear();
         if self.packed {
-            let shifted = |packed, part: &Key| shift_in(packed, part.slot.width) | part.word(phv);
-            key.push(self.keys.iter().fold(0, shifted));
+            key.push(self.word(phv));
             return;
         }
         self.keys.iter().for_each(|part| part.extend(phv, key));
+    }
+
+    /// Keys that fit one limb, packed.
+    fn word(&self, phv: &[u64]) -> u64 {
+        self.keys.iter().fold(0, |packed, key| shift_in(packed, key.slot.width) | key.word(phv))
     }
 
     pub(super) fn next(&self, hit: bool, action: Option<u32>) -> Option<u32> {

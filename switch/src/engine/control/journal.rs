@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::entity::{CloneOptions, CounterValue, Replica};
+use super::super::meter::Meter;
 use super::super::parser::ValueSet;
-use super::super::stateful::Meter;
 use super::super::table::{Direct, Entry, Target};
 use super::Control;
 
@@ -89,10 +89,10 @@ impl Control {
                     (table.default, table.default_direct) = (target, direct);
                 }
                 Before::Counter { counter, cell, value } => {
-                    self.counters[counter].set(cell, value);
+                    self.arrays.set_counter(counter, cell, value);
                 }
                 Before::Register { register, cell, limbs } => {
-                    if let Some(place) = self.registers[register].cell_mut(cell) {
+                    if let Some(place) = self.arrays.register_mut(register, cell) {
                         place.copy_from_slice(&limbs);
                     }
                 }
@@ -130,7 +130,7 @@ impl Control {
 
     pub(super) fn note_counter(&mut self, counter: usize, cell: usize) {
         if let Some(journal) = &mut self.journal
-            && let Some(value) = self.counters[counter].get(cell)
+            && let Some(value) = self.arrays.counter(counter, cell)
         {
             journal.changes.push(Before::Counter { counter, cell, value });
         }
@@ -138,7 +138,7 @@ impl Control {
 
     pub(super) fn note_register(&mut self, register: usize, cell: u32) {
         if let Some(journal) = &mut self.journal
-            && let Some(limbs) = self.registers[register].cell(cell)
+            && let Some(limbs) = self.arrays.register(register, cell)
         {
             journal.changes.push(Before::Register { register, cell, limbs: limbs.into() });
         }

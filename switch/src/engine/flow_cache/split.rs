@@ -60,7 +60,8 @@ pub(crate) struct Source<'a> {
 impl Source<'_> {
     /// What an instruction is that ends what is remembered.
     fn describe(&self, insn: Insn) -> String {
-        let InitialState { tables, counters, registers, meters, .. } = self.state;
+        let InitialState { tables, arrays, meters, .. } = self.state;
+        let (counters, registers) = (&arrays.counters, &arrays.registers);
         match insn {
             Insn::Count { counter, .. } => format!("counter {}", counters[counter as usize].name),
             Insn::ReadRegister { register, .. }

@@ -15,12 +15,12 @@ impl Machine<'_> {
         let index = |at: u32| phv[at as usize] as u32;
         match insn {
             Insn::HasCell { to, register, index: at } => {
-                let there = self.control.registers[register as usize].cell(index(at)).is_some();
+                let there = self.control.arrays.register(register as usize, index(at)).is_some();
                 phv[to as usize] = u64::from(there);
             }
             Insn::ReadCell { words, to, register, index: at } => {
                 let cell = usize::try_from(value(at)).ok().and_then(|index| u32::try_from(index).ok());
-                let cell = cell.and_then(|index| self.control.registers[register as usize].cell(index));
+                let cell = cell.and_then(|index| self.control.arrays.register(register as usize, index));
                 let target = &mut phv[to as usize..to as usize + usize::from(words)];
                 for (place, limb) in target.iter_mut().enumerate() {
                     *limb = cell.and_then(|cell| cell.get(place)).copied().unwrap_or(0);
@@ -29,7 +29,8 @@ impl Machine<'_> {
             Insn::WriteCell { words, register, index: at, value } => {
                 let from = value as usize;
                 let index = index(at);
-                self.control.registers[register as usize].set(index, &phv[from..from + usize::from(words)]);
+                let value = &phv[from..from + usize::from(words)];
+                self.control.arrays.set_register(register as usize, index, value);
             }
             Insn::Meter { to, meter, index: at } => {
                 let array = &mut self.control.meters[meter as usize];

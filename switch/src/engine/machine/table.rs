@@ -15,9 +15,26 @@ impl Machine<'_> {
         phv: &mut [u64],
         packet: &mut Packet,
     ) -> (Option<u32>, u32) {
+        let hit = self.control.tables[number].lookup(phv, &mut self.work.key, &mut self.work.masked);
+        self.meet(number, hit, phv, packet)
+    }
+
+    /// The same of a table whose keys are one word together, which is this.
+    pub(in super::super) fn apply_word(
+        &mut self,
+        number: usize,
+        word: u64,
+        phv: &mut [u64],
+        packet: &mut Packet,
+    ) -> (Option<u32>, u32) {
+        let hit = self.control.tables[number].lookup_word(word, &mut self.work.masked);
+        self.meet(number, hit, phv, packet)
+    }
+
+    #[inline]
+    fn meet(&mut self, number: usize, hit: Hit, phv: &mut [u64], packet: &mut Packet) -> (Option<u32>, u32) {
         let code = self.code;
         let table = &self.control.tables[number];
-        let hit = table.lookup(phv, &mut self.work.key, &mut self.work.masked);
         if table.notes_packets() {
             self.work.flows.note(number, hit);
             self.note_packet(number, hit, phv, packet);

@@ -232,40 +232,64 @@ unsafe extern "C" fn step(context: *mut Context, place: u32) -> u32 {
 unsafe extern "C" fn apply(context: *mut Context, table: u32) -> u32 {
     // SAFETY: machine code passes its context, and waits.
     let (Waiting { machine, going, phv, packet }, numbers) = unsafe { Waiting::of(context) };
-    let (action, after) = machine.apply(table as usize, phv, packet);
-    if action.is_some() {
-        // Machine code looks its number up, and checks nothing: the last one is the end.
-        going.back = after.min(numbers.len() as u32 - 1);
+    going.behind(machine.apply(table as usize, phv, packet), numbers)
+}
+
+/// The same of a table whose keys are one word together.
+unsafe extern "C" fn apply_word(context: *mut Context, table: u32, key: u64) -> u32 {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, going, phv, packet }, numbers) = unsafe { Waiting::of(context) };
+    going.behind(machine.apply_word(table as usize, key, phv, packet), numbers)
+}
+
+impl Going {
+    /// The number of the place to go on at behind a table.
+    fn behind(&mut self, (action, after): (Option<u32>, u32), numbers: &[u32]) -> u32 {
+        if action.is_some() {
+            // Machine code looks its number up, and checks nothing: the last one is the end.
+            self.back = after.min(numbers.len() as u32 - 1);
+        }
+        number(numbers, action.unwrap_or(after))
     }
-    number(numbers, action.unwrap_or(after))
 }
 
 /// A register's cell, or `otherwise` where there is none.
-unsafe extern "C" fn read(context: *mut Context, register: u32, index: u32, otherwise: u64) -> u64 {
+unsafe extern "C" fn read(context: *mut Context, rows: u32, at: u32, index: u32, otherwise: u64) -> u64 {
     // SAFETY: machine code passes its context, and waits.
     let (Waiting { machine, .. }, _) = unsafe { Waiting::of(context) };
-    machine.control.registers[register as usize].word(index).unwrap_or(otherwise)
+    machine.control.arrays.word_at(rows, at, index).unwrap_or(otherwise)
 }
 
-unsafe extern "C" fn write(context: *mut Context, register: u32, index: u32, value: u64) {
+unsafe extern "C" fn write(context: *mut Context, rows: u32, at: u32, index: u32, value: u64) {
     // SAFETY: machine code passes its context, and waits.
     let (Waiting { machine, .. }, _) = unsafe { Waiting::of(context) };
-    machine.control.registers[register as usize].set_word(index, value);
+    machine.control.arrays.set_word_at(rows, at, index, value);
 }
 
 unsafe extern "C" fn count(context: *mut Context, counter: u32, index: u32) {
     // SAFETY: machine code passes its context, and waits.
     let (Waiting { machine, packet, .. }, _) = unsafe { Waiting::of(context) };
-    machine.control.counters[counter as usize].count(index as usize, packet.ingress_length);
+    machine.control.arrays.count(counter as usize, index, packet.ingress_length);
+}
+
+/// A calculation's output over so many bytes of machine code's own.
+unsafe extern "C" fn hash(context: *mut Context, calculation: u32, bytes: *const u8, length: usize) -> u64 {
+    // SAFETY: machine code passes its context, and waits.
+    let (Waiting { machine, .. }, _) = unsafe { Waiting::of(context) };
+    // SAFETY: it passes the beginning of bytes that it has written, as many as these.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
+    machine.program.calculations[calculation as usize].of_bytes(bytes)
 }
 
 /// What machine code calls, by name and type.
-const CALLS: [(&str, *const ()); 5] = [
+const CALLS: [(&str, *const ()); 7] = [
     ("step", step as *const ()),
     ("apply", apply as *const ()),
+    ("apply_word", apply_word as *const ()),
     ("read", read as *const ()),
     ("write", write as *const ()),
     ("count", count as *const ()),
+    ("hash", hash as *const ()),
 ];
 
 impl Native {

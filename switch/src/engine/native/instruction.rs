@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One instruction as Cranelift's.
 
+use super::super::arrays::Register;
 use super::super::code::{Insn, Select};
 use super::super::expression::Compare;
+use super::super::table::Table;
 use super::translate::{AS_USUAL, Translator, fields};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I32, I64};
@@ -137,9 +139,7 @@ impl Translator<'_, '_> {
                 return Ok(false);
             }
             Insn::Apply { table } => {
-                let table = self.builder.ins().iconst(I32, i64::from(table));
-                let call = self.builder.ins().call(self.calls.apply, &[self.context, table]);
-                let number = self.builder.inst_results(call)[0];
+                let number = self.apply(table)?;
                 self.dispatch(number);
                 return Ok(false);
             }
@@ -153,26 +153,26 @@ impl Translator<'_, '_> {
                 return Ok(false);
             }
             Insn::ReadRegister { drop, to, register, index } => {
-                let (register, index) =
-                    (self.builder.ins().iconst(I32, i64::from(register)), self.index(index)?);
+                let ([rows, at], index) = (self.column(register).0, self.index(index)?);
                 let otherwise = self.limb(to)?;
                 let call =
-                    self.builder.ins().call(self.calls.read, &[self.context, register, index, otherwise]);
+                    self.builder.ins().call(self.calls.read, &[self.context, rows, at, index, otherwise]);
                 let value = self.builder.inst_results(call)[0];
                 let value = self.kept(drop, value);
                 self.set(to, value)?;
             }
             Insn::WriteRegister { register, index, value } => {
-                let (register, index) =
-                    (self.builder.ins().iconst(I32, i64::from(register)), self.index(index)?);
+                let (([rows, at], mask), index) = (self.column(register), self.index(index)?);
                 let value = self.limb(value)?;
-                self.builder.ins().call(self.calls.write, &[self.context, register, index, value]);
+                let value = self.kept(mask.leading_zeros() as u8, value);
+                self.builder.ins().call(self.calls.write, &[self.context, rows, at, index, value]);
             }
             Insn::Count { counter, index } => {
                 let (counter, index) =
                     (self.builder.ins().iconst(I32, i64::from(counter)), self.index(index)?);
                 self.builder.ins().call(self.calls.count, &[self.context, counter, index]);
             }
+            Insn::Hash { to, calculation } => self.hash(place, to, calculation)?,
             Insn::Verify { checksum } => self.verify(place, checksum)?,
             Insn::Update { checksum } => self.update(place, checksum)?,
             Insn::Select { select } => {
@@ -248,6 +248,44 @@ impl Translator<'_, '_> {
         let to = self.to(to);
         self.go_if(holds, to);
         Ok(())
+    }
+
+    /// Where a register's cells are, and which bits they have.
+    fn column(&mut self, register: u32) -> ([Value; 2], u64) {
+        let Register { column, mask, .. } = &self.program.arrays.registers[register as usize];
+        let place = [column.rows, column.at].map(|at| self.builder.ins().iconst(I32, i64::from(at)));
+        (place, *mask)
+    }
+
+    /// The number of the place to go on at behind a table.
+    fn apply(&mut self, number: u32) -> Result<Value, String> {
+        let table = self.builder.ins().iconst(I32, i64::from(number));
+        let keys = self.program.tables.get(number as usize).and_then(Table::word_keys);
+        let call = match keys {
+            Some(keys) => {
+                let mut word = self.number(0);
+                for key in keys {
+                    let part = self.limb(key.slot.at)?;
+                    let part = match &key.mask {
+                        Some(mask) => self.builder.ins().band_imm(part, mask[0] as i64),
+                        None => part,
+                    };
+                    let part = match key.valid {
+                        Some(valid) => {
+                            let (there, zero) = (self.limb(valid as u32)?, self.number(0));
+                            self.builder.ins().select(there, part, zero)
+                        }
+                        None => part,
+                    };
+                    // A key of 64 bits is alone.
+                    word = self.builder.ins().ishl_imm(word, i64::from(key.slot.width & 63));
+                    word = self.builder.ins().bor(word, part);
+                }
+                self.builder.ins().call(self.calls.apply_word, &[self.context, table, word])
+            }
+            None => self.builder.ins().call(self.calls.apply, &[self.context, table]),
+        };
+        Ok(self.builder.inst_results(call)[0])
     }
 
     /// The low 32 bits, as BMv2 converts to an index.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Headers taken out of packets, and their checksums.
 
-use super::super::calculation::Checksum;
+use super::super::calculation::{Calculation, Checksum};
 use super::translate::{Translator, bytes, fields};
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I8, I64};
-use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
+use cranelift_codegen::ir::types::{I8, I32, I64};
+use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKind, Value};
+
+/// Bytes of a hash's input that are put together on the stack.
+const MOST_HASHED: usize = 256;
 
 impl Translator<'_, '_> {
     /// The value of a checksum over limbs of known headers. `otherwise` is where it goes if one of them is left out; `None` if it is not of that kind.
@@ -85,6 +88,45 @@ impl Translator<'_, '_> {
         } else {
             self.builder.ins().jump(slow, &[]);
         }
+        self.slowly(place, slow, next);
+        Ok(())
+    }
+
+    /// A hash of fields whose places are known: its bytes are put together here.
+    pub(super) fn hash(&mut self, place: u32, to: u32, number: u32) -> Result<(), String> {
+        let message = self.program.calculations.get(number as usize).and_then(Calculation::message);
+        let Some(message) = message.filter(|message| message.words.bytes() <= MOST_HASHED) else {
+            self.call(place);
+            return Ok(());
+        };
+        let (slow, next) = (self.builder.create_block(), self.builder.create_block());
+        for &valid in &message.valid {
+            let valid = self.limb(valid as u32)?;
+            let there = self.builder.create_block();
+            self.builder.ins().brif(valid, there, &[], slow, &[]);
+            self.builder.switch_to_block(there);
+        }
+        // Windows are written whole, each over the zeros behind the one before.
+        let length = message.words.bytes() as u32;
+        let room = StackSlotData::new(StackSlotKind::ExplicitSlot, length + 8, 3);
+        let room = self.builder.create_sized_stack_slot(room);
+        for (byte, _, parts) in message.words.windows() {
+            let mut window = self.number(0);
+            for part in parts {
+                let limb = self.limb(part.limb)?;
+                let limb = self.kept(part.drop, limb);
+                let limb = self.builder.ins().ishl_imm(limb, i64::from(part.shift & 63));
+                window = self.builder.ins().bor(window, limb);
+            }
+            let window = if self.little { self.builder.ins().bswap(window) } else { window };
+            self.builder.ins().stack_store(window, room, byte as i32);
+        }
+        let calculation = self.builder.ins().iconst(I32, i64::from(number));
+        let (bytes, length) = (self.builder.ins().stack_addr(I64, room, 0), self.number(length.into()));
+        let call = self.builder.ins().call(self.calls.hash, &[self.context, calculation, bytes, length]);
+        let output = self.builder.inst_results(call)[0];
+        self.set(to, output)?;
+        self.builder.ins().jump(next, &[]);
         self.slowly(place, slow, next);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! Machine code against the interpreter, with code that no program has.
 
 use super::super::Pipeline;
+use super::super::arrays::Arrays;
 use super::super::code::{Code, Insn, Select, SelectCase, WideOp};
 use super::super::expression::{Compare, Ring};
 use super::super::flow_cache::Resume;
@@ -36,7 +37,15 @@ fn code(insns: Vec<Insn>, selects: Vec<Select>, limbs: &[u64]) -> Code {
 
 fn native(code: &Code) -> Result<Native, String> {
     let (layout, deparser) = (layout(), Deparser::default());
-    Native::compile(code, &Parts { layout: &layout, deparser: &deparser, calculations: &[], checksums: &[] })
+    let parts = Parts {
+        layout: &layout,
+        deparser: &deparser,
+        calculations: &[],
+        checksums: &[],
+        tables: &[],
+        arrays: &Arrays::default(),
+    };
+    Native::compile(code, &parts)
 }
 
 /// The limbs and the packet's exit behind the code.

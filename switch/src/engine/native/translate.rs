@@ -37,9 +37,11 @@ pub(super) struct Layouts {
 pub(super) struct Calls {
     pub(super) step: FuncRef,
     pub(super) apply: FuncRef,
+    pub(super) apply_word: FuncRef,
     pub(super) read: FuncRef,
     pub(super) write: FuncRef,
     pub(super) count: FuncRef,
+    pub(super) hash: FuncRef,
 }
 
 pub(super) fn signature(module: &JITModule, parameters: &[Type], result: Option<Type>) -> Signature {
@@ -107,9 +109,11 @@ pub(super) fn translate(
     let calls = Calls {
         step: call("step", &[I32], Some(I32))?,
         apply: call("apply", &[I32], Some(I32))?,
-        read: call("read", &[I32, I32, I64], Some(I64))?,
-        write: call("write", &[I32, I32, I64], None)?,
+        apply_word: call("apply_word", &[I32, I64], Some(I32))?,
+        read: call("read", &[I32, I32, I32, I64], Some(I64))?,
+        write: call("write", &[I32, I32, I32, I64], None)?,
         count: call("count", &[I32, I32], None)?,
+        hash: call("hash", &[I32, pointer, pointer], Some(I64))?,
     };
     let mut builder = FunctionBuilder::new(function, room);
     let places = Places::of(code);

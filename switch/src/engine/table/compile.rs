@@ -15,7 +15,7 @@ use super::super::hasher::FixedMap;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
 use super::super::limits::Pieces;
-use super::super::stateful::MeterUnit;
+use super::super::meter::MeterUnit;
 use super::key::show;
 use super::tuples::TupleSpace;
 use super::{Call, Direct, Entry, Idle, Index, Key, NextNodes, Table, Target};
