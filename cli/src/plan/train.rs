@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire plan train`: what laws of how much to send, and compressors, do to the time to accuracy (NetSenseML's figures 5 and 6, DC2's 4 to 6).
+//! `trimwire plan train`: what laws of how much to send, and compressors, do to the time to accuracy (NetSenseML's figures 5 and 6, DC2's 4 to 8).
 //!
 //! ```text
 //!  replicas ─► gradients ─► compressor at the law's ratio ─► sum ─► replicas
@@ -8,6 +8,7 @@
 //! ```
 
 mod contender;
+mod recurrent;
 mod scenario;
 
 use crate::failure::{EXIT_CODES, Failure, Outcome};
@@ -43,7 +44,7 @@ pub(crate) struct TrainOptions {
     /// Number of workers.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
-    /// Units of both hidden layers.
+    /// Units of both hidden layers; the LSTM's have 48.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     hidden: u16,
     /// Stop after this many steps.

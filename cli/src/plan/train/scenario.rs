@@ -2,11 +2,14 @@
 //! The papers' links and models, and who is compared on them.
 
 use super::contender::{Compressor, Contender, Worker};
+use super::recurrent::Recurrent;
 use super::{TrainOptions, Trained};
 use crate::training::digits::Digits;
 use crate::training::job::{Hyper, Job as Replicas};
 use anyhow::Context as _;
-use trimwire_planner::scenarios::{Link, Network, Profile, RESNET18, RESNET50, VGG16, profiles, run_with};
+use trimwire_planner::scenarios::{
+    LSTM, Link, Network, Profile, RESNET18, RESNET50, VGG16, profiles, run_with,
+};
 use trimwire_planner::sensing::parse;
 
 /// Virtual time at which a run ends, ns.
@@ -19,6 +22,8 @@ pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
     network: Network,
+    /// Whether what is trained is an LSTM, and not a perceptron.
+    recurrent: bool,
     bottleneck: Bottleneck,
     pub(super) contenders: &'static [Contender],
 }
@@ -51,7 +56,13 @@ const DC2: &[Contender] = &[
 ];
 
 const fn netsense(name: &'static str, what: &'static str, network: Network, bps: f64) -> Scenario {
-    Scenario { name, what, network, bottleneck: Bottleneck::Constant(bps), contenders: NETSENSE }
+    let bottleneck = Bottleneck::Constant(bps);
+    Scenario { name, what, network, recurrent: false, bottleneck, contenders: NETSENSE }
+}
+
+const fn dc2(name: &'static str, what: &'static str, network: Network, profile: &'static str) -> Scenario {
+    let bottleneck = Bottleneck::Named(profile);
+    Scenario { name, what, network, recurrent: false, bottleneck, contenders: DC2 }
 }
 
 /// All of them.
@@ -62,21 +73,72 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     netsense("vgg16-2500", "NetSenseML, figure 6: VGG16's bytes, 2.5 Gbit/s", VGG16, 2.5e9),
     netsense("vgg16-5000", "NetSenseML, figure 6: VGG16's bytes, 5 Gbit/s", VGG16, 5e9),
     netsense("vgg16-10000", "NetSenseML, figure 6: VGG16's bytes, 10 Gbit/s", VGG16, 10e9),
+    dc2(
+        "dc2-dynamic",
+        "DC2, figures 4 and 5: ResNet50's bytes, a link like figure 3's public cloud",
+        RESNET50,
+        DYNAMIC,
+    ),
+    dc2(
+        "dc2-static",
+        "DC2, figure 7: ResNet50's bytes, a link like figure 3's own cluster",
+        RESNET50,
+        STATIC,
+    ),
     Scenario {
-        name: "dc2-dynamic",
-        what: "DC2, figures 4 and 5: ResNet50's bytes, a link like figure 3's public cloud",
-        network: RESNET50,
-        bottleneck: Bottleneck::Named("DC2, dynamic"),
-        contenders: DC2,
+        recurrent: true,
+        ..dc2(
+            "dc2-lstm-dynamic",
+            "DC2, figure 6: an LSTM and its bytes, the public cloud's link",
+            LSTM,
+            DYNAMIC,
+        )
     },
     Scenario {
-        name: "dc2-static",
-        what: "DC2, figure 7: ResNet50's bytes, a link like figure 3's own cluster",
-        network: RESNET50,
-        bottleneck: Bottleneck::Named("DC2, static"),
-        contenders: DC2,
+        recurrent: true,
+        ..dc2("dc2-lstm-static", "DC2, figure 8: an LSTM and its bytes, the own cluster's link", LSTM, STATIC)
     },
 ];
+
+const DYNAMIC: &str = "DC2, dynamic";
+const STATIC: &str = "DC2, static";
+
+/// The workers' network.
+enum Learners {
+    Perceptron(Replicas),
+    Lstm(Recurrent),
+}
+
+impl Learners {
+    fn gradients(&mut self) -> Vec<Vec<f32>> {
+        match self {
+            Self::Perceptron(replicas) => replicas.gradients(),
+            Self::Lstm(recurrent) => recurrent.gradients(),
+        }
+    }
+
+    /// A worker's; all of them get the same sums.
+    fn weights(&self) -> &[f32] {
+        match self {
+            Self::Perceptron(replicas) => replicas.weights(0),
+            Self::Lstm(recurrent) => recurrent.weights(),
+        }
+    }
+
+    fn apply(&mut self, workers: usize, sum: &[f32]) {
+        match self {
+            Self::Perceptron(replicas) => (0..workers).for_each(|rank| replicas.apply(rank, sum)),
+            Self::Lstm(recurrent) => recurrent.apply(sum),
+        }
+    }
+
+    fn accuracy(&self) -> f64 {
+        match self {
+            Self::Perceptron(replicas) => replicas.accuracy(),
+            Self::Lstm(recurrent) => recurrent.accuracy(),
+        }
+    }
+}
 
 impl Scenario {
     fn profile(&self, seed: u64) -> anyhow::Result<Profile> {
@@ -103,23 +165,27 @@ impl Scenario {
         // A millisecond without queues; a shallow buffer of 1 MB.
         let link = Link { line_bps: profile.line_bps(), propagation_ns: 1e6, buffer: 1e6, trims };
         let mut controller = parse(contender.law)?;
-        let hyper = Hyper { hidden: usize::from(options.hidden), ..Hyper::default() };
-        let workers = usize::from(options.workers);
-        let mut replicas = Replicas::new(hyper, Digits::load()?, workers, seed);
-        let length = replicas.parameters();
+        let (digits, workers) = (Digits::load()?, usize::from(options.workers));
+        let mut learners = if self.recurrent {
+            Learners::Lstm(Recurrent::new(digits, workers, seed))
+        } else {
+            let hyper = Hyper { hidden: usize::from(options.hidden), ..Hyper::default() };
+            Learners::Perceptron(Replicas::new(hyper, digits, workers, seed))
+        };
+        let length = learners.weights().len();
         let mut memory: Vec<Worker> =
             (0..workers).map(|rank| Worker::new(rank, length, seed)).collect::<Result<_, _>>()?;
-        let mut curve = vec![(0.0, replicas.accuracy())];
+        let mut curve = vec![(0.0, learners.accuracy())];
         let (mut steps, mut failed) = (0, None);
         let compresses = contender.compressor != Compressor::None;
         let job = self.network.job(contender.compressor.transfer(options.workers), compresses);
         let outcome = run_with(job, link, &profile, &mut controller, seed, |sample, step| {
             let mut sum = vec![0.0; length];
-            for (rank, gradient) in replicas.gradients().iter().enumerate() {
+            for (rank, gradient) in learners.gradients().iter().enumerate() {
                 let sent = memory[rank].send(
                     contender.compressor,
                     gradient,
-                    replicas.weights(rank),
+                    learners.weights(),
                     steps,
                     sample.ratio,
                     step.cut,
@@ -132,10 +198,10 @@ impl Scenario {
                     }
                 }
             }
-            (0..workers).for_each(|rank| replicas.apply(rank, &sum));
+            learners.apply(workers, &sum);
             steps += 1;
             if steps.is_multiple_of(EVERY as u32) || steps == options.steps {
-                curve.push((sample.at_ns as f64 / 1e9, replicas.accuracy()));
+                curve.push((sample.at_ns as f64 / 1e9, learners.accuracy()));
             }
             steps < options.steps
         });
