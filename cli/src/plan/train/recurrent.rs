@@ -288,21 +288,24 @@ mod tests {
 
     #[test]
     fn the_gradient_is_the_slope_of_the_loss() {
-        let recurrent = Recurrent::new(Digits::load().unwrap(), 1, 1);
+        let mut recurrent = Recurrent::new(Digits::load().unwrap(), 1, 1);
+        // Larger ones, at which all parameters matter.
+        recurrent.weights.iter_mut().for_each(|weight| *weight *= 4.0);
         let images = recurrent.digits.train.select(&[0, 1, 2, 3]);
         let gradient = gradient(&recurrent.weights, &images);
-        let mut largest = 0.0_f64;
-        for index in (0..parameters()).step_by(241) {
+        let (mut error, mut energy) = (0.0, 0.0);
+        for index in (0..parameters()).step_by(61) {
             let at = |shift: f32| {
                 let mut moved = recurrent.weights.clone();
                 moved[index] += shift;
                 loss(&moved, &images)
             };
             let (slope, own) = ((at(1e-2) - at(-1e-2)) / 2e-2, f64::from(gradient[index]));
-            assert!((slope - own).abs() < 1e-4 + 0.01 * slope.abs(), "{index}: {slope} against {own}");
-            largest = largest.max(slope.abs());
+            assert!((slope - own).abs() < 1e-3 + 0.02 * slope.abs(), "{index}: {slope} against {own}");
+            error += (slope - own).powi(2);
+            energy += slope * slope;
         }
-        assert!(largest > 0.01, "{largest}");
+        assert!(error.sqrt() < 0.01 * energy.sqrt() && energy > 0.01, "{error} of {energy}");
     }
 
     #[test]
