@@ -140,6 +140,16 @@ fn an_empty_switch_is_filled_without_a_dangling_reference_and_then_left_alone() 
 }
 
 #[test]
+fn what_is_written_to_an_empty_switch_is_its_difference() {
+    let artifacts = Artifacts::embedded().unwrap();
+    let wanted = wanted(LEAF_SPINE, &artifacts);
+    let changes = difference(&wanted, &Actual::new(), artifacts.index());
+    let updates: Vec<Update> = changes.iter().map(Change::update).collect();
+    assert!(updates.len() > 20, "{}", updates.len());
+    assert_eq!(writes(wanted, artifacts.index()), updates);
+}
+
+#[test]
 fn a_cap_that_changes_is_told_with_its_units() {
     let artifacts = Artifacts::embedded().unwrap();
     let index = artifacts.index();
