@@ -11,6 +11,7 @@
 
 use super::bits::{limbs_for, mask64, trim};
 use super::entity::CounterValue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Indices of a block.
@@ -116,13 +117,18 @@ pub(super) struct Arrays {
 impl Arrays {
     pub(super) fn new(mut counters: Vec<Counter>, mut registers: Vec<Register>) -> Self {
         let mut rows: Vec<Rows> = Vec::new();
+        // By size, the rows that the next array of that size may join.
+        let mut open: BTreeMap<usize, usize> = BTreeMap::new();
         let mut place = |size: usize, column: &mut Column| {
             let limbs = column.limbs as usize;
-            let fits = |rows: &Rows| rows.size == size && rows.limbs + limbs <= MOST_BESIDE;
-            let number = rows.iter().position(fits).unwrap_or_else(|| {
-                rows.push(Rows { size, limbs: 0, blocks: vec![Box::default(); size.div_ceil(BLOCK)] });
-                rows.len() - 1
-            });
+            let number = match open.get(&size) {
+                Some(&number) if rows[number].limbs + limbs <= MOST_BESIDE => number,
+                _ => {
+                    rows.push(Rows { size, limbs: 0, blocks: vec![Box::default(); size.div_ceil(BLOCK)] });
+                    open.insert(size, rows.len() - 1);
+                    rows.len() - 1
+                }
+            };
             (column.rows, column.at) = (number as u32, rows[number].limbs as u32);
             rows[number].limbs += limbs;
         };
