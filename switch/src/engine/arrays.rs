@@ -68,7 +68,9 @@ impl Rows {
         }
         let block = self.blocks.get_mut(index / BLOCK)?;
         if block.is_empty() {
-            *block = vec![0; BLOCK * self.limbs].into();
+            // The last one is no longer than what was declared, which is what a program's memory is limited by.
+            let rows = (self.size - index / BLOCK * BLOCK).min(BLOCK);
+            *block = vec![0; rows * self.limbs].into();
         }
         Some(block)
     }
@@ -286,6 +288,9 @@ mod tests {
                 trim(cell, width);
             }
         }
+        let taken: usize = arrays.rows.iter().flat_map(|rows| &rows.blocks).map(|block| block.len()).sum();
+        let declared: usize = whole.iter().flatten().map(Vec::len).sum();
+        assert!(taken <= declared, "{taken} limbs for {declared}");
         for (number, whole) in whole.iter().enumerate() {
             for index in 0..whole.len() + 3 {
                 let wanted = whole.get(index);
