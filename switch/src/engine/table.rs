@@ -320,30 +320,26 @@ impl Table {
         if self.keys.is_empty() || self.len() == 0 {
             return None;
         }
+        if self.packed {
+            let word = self.keys.iter().fold(0, |word, key| shift_in(word, key.slot.width) | key.word(phv));
+            return self.lookup_word(word, masked);
+        }
+        key.clear();
+        self.keys.iter().for_each(|part| part.extend(phv, key));
         match &self.index {
-            Index::Narrow(_) => self.lookup_word(self.word(phv), masked),
-            Index::Wide(levels) => {
-                self.gather(phv, key);
-                levels.iter().find_map(|level| {
-                    masked.clear();
-                    masked.extend(key.iter().zip(&level.mask).map(|(key, mask)| key & mask));
-                    level.entries.get(&masked[..]).copied()
-                })
-            }
-            Index::Tuples(tuples) => {
-                self.gather(phv, key);
-                tuples.find(key, masked, |handle| {
-                    let entry = self.entries.get(handle as usize).and_then(Option::as_ref);
-                    entry.is_some_and(|entry| entry.key.in_ranges(key))
-                })
-            }
+            Index::Narrow(_) => None,
+            Index::Wide(levels) => levels.iter().find_map(|level| {
+                masked.clear();
+                masked.extend(key.iter().zip(&level.mask).map(|(key, mask)| key & mask));
+                level.entries.get(&masked[..]).copied()
+            }),
+            Index::Tuples(tuples) => self.in_tuples(tuples, key, masked),
         }
     }
 
     /// The keys, where they are one word together, from the high end on.
     pub(super) fn word_keys(&self) -> Option<&[Key]> {
-        let one = self.packed && !self.keys.is_empty() && !matches!(self.index, Index::Wide(_));
-        one.then_some(&self.keys[..])
+        (self.packed && !self.keys.is_empty()).then_some(&self.keys[..])
     }
 
     /// The entry that matches the word of its [keys](Self::word_keys). `masked` is scratch space.
@@ -357,26 +353,16 @@ impl Table {
             Index::Narrow(levels) => {
                 levels.iter().find_map(|level| level.entries.get(&(word & level.mask)).copied())
             }
-            Index::Tuples(tuples) => tuples.find(&[word], masked, |handle| {
-                let entry = self.entries.get(handle as usize).and_then(Option::as_ref);
-                entry.is_some_and(|entry| entry.key.in_ranges(&[word]))
-            }),
+            Index::Tuples(tuples) => self.in_tuples(tuples, &[word], masked),
             Index::Wide(_) => None,
         }
     }
 
-    fn gather(&self, phv: &[u64], key: &mut Vec<u64>) {
-        key.clear();
-        if self.packed {
-            key.push(self.word(phv));
-            return;
-        }
-        self.keys.iter().for_each(|part| part.extend(phv, key));
-    }
-
-    /// Keys that fit one limb, packed.
-    fn word(&self, phv: &[u64]) -> u64 {
-        self.keys.iter().fold(0, |packed, key| shift_in(packed, key.slot.width) | key.word(phv))
+    fn in_tuples(&self, tuples: &TupleSpace, key: &[u64], masked: &mut Vec<u64>) -> Hit {
+        tuples.find(key, masked, |handle| {
+            let entry = self.entries.get(handle as usize).and_then(Option::as_ref);
+            entry.is_some_and(|entry| entry.key.in_ranges(key))
+        })
     }
 
     pub(super) fn next(&self, hit: bool, action: Option<u32>) -> Option<u32> {
