@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use trimwire_controller::Fabric;
 use trimwire_fabric::sim::program::Programs;
 use trimwire_fabric::sim::report::{RunReport, report};
-use trimwire_fabric::sim::run::run as simulate;
+use trimwire_fabric::sim::run::{begin, run as simulate};
 use trimwire_fabric::sim::scenario::{File, Files, Prepared, Programmed};
 use trimwire_fabric::sim::topology::Topology;
 use trimwire_planner::espresso::Model;
@@ -119,6 +119,11 @@ fn run_one(prepared: &Prepared, threads: usize) -> anyhow::Result<(RunReport, Cu
     }
     let outcome = simulate(&prepared.setup, threads, |progress| watch.tell(progress));
     Ok((report(prepared, &outcome, watch.finish()), Curves::new(prepared, &outcome)))
+}
+
+/// A run's figures when so many frames were handed from node to node.
+fn simulate_beginning(prepared: &Prepared, threads: usize, hops: u64) -> RunReport {
+    report(prepared, &begin(&prepared.setup, threads, hops, |_| {}), 0.0)
 }
 
 fn create(folder: &Path) -> anyhow::Result<()> {

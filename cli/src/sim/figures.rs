@@ -5,8 +5,8 @@
 //!  scenario ─► key of each run and seed ─► kept results, or a run ─► tables ─► docs/*.md (--write), or compared with them (--check)
 //! ```
 
+mod keys;
 mod pages;
-mod sources;
 mod tables;
 
 use super::options::Threads;
@@ -22,15 +22,15 @@ use std::path::{Path, PathBuf};
 use trimwire_fabric::sim::report::RunReport;
 
 const HELP: &str = "\
-Results are kept under a hash of their sources, scenario and seed. Kept results are not run again: a command that was
-interrupted goes on where it stopped.
+Results are kept for the same program, scenario and seed, and not run again: a command that was interrupted goes on
+where it stopped.
 
 Examples:
   trimwire sim figures --quick --check               what CI does, in half a minute
   trimwire sim figures --only mlt-14-whole           one figure; its runs are kept one by one
   trimwire sim figures --only mlt-14-whole --write
   trimwire sim figures my-scenarios/                 your own, with all seeds; into figures-results/
-  trimwire sim figures --check                       every printed figure was made of these sources; quick ones are made again";
+  trimwire sim figures --check                       quick figures are made again, and slow ones begun";
 
 /// Make the figures of a folder of scenarios, write them into the documentation, or compare them with it.
 #[derive(Debug, Clone, Args)]
@@ -48,11 +48,11 @@ pub(crate) struct Options {
     /// Make only figures that take seconds.
     #[arg(long)]
     quick: bool,
-    /// Fail where pages differ from what these sources give. Slow figures are compared where their results
-    /// are kept; others are only reported as outdated.
+    /// Fail where pages differ from what runs give. Of slow figures without kept results only the
+    /// beginnings of runs are compared, and differences reported.
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Fail as well where a slow figure was made of other sources.
+    /// Fail as well where a slow figure's runs begin otherwise.
     #[arg(long, requires = "check")]
     strict: bool,
     /// Print the runs, their keys, and which are kept; run nothing.
@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     if options.check {
         let (all, old) = (figures.len(), stale.len());
-        print(&format!("{all} figures: none differs, {old} were made of other sources\n"))?;
+        print(&format!("{all} figures: none differs, {old} are to be made again\n"))?;
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ impl Figure {
         names
             .map(|(number, name)| {
                 let of_seed = |seed| {
-                    let key = sources::of_run(&self.scenario, number, seed)?;
+                    let key = keys::of_run(&self.scenario, number, seed)?;
                     anyhow::Ok((seed, key, self.folder.join(file_name(number, name, seed))))
                 };
                 self.scenario.seeds().map(of_seed).collect()
@@ -194,7 +194,7 @@ impl Figure {
         if options.write
             && let Some(printed) = pages::find(&options.docs, &self.name)?
         {
-            printed.replace(&sources::of_figure(&self.scenario)?, &table)?;
+            printed.replace(&keys::of_figure(&self.scenario, options.threads.count())?, &table)?;
         }
         Ok(())
     }
@@ -220,13 +220,15 @@ impl Figure {
     /// What pages print and these sources do not give.
     fn check(&self, options: &Options) -> Result<Checked, Failure> {
         let Some(printed) = pages::find(&options.docs, &self.name)? else { return Ok(Checked::Same) };
-        let (key, place, name) = (sources::of_figure(&self.scenario)?, printed.place(), &self.name);
+        let (place, name) = (printed.place(), &self.name);
         let command = format!("trimwire sim figures {} --only {name} --write", options.folder.display());
         let runs = self.runs()?;
         let there = runs.iter().flatten().all(|(_, key, path)| kept(path, key).is_some());
         if !there && !self.scenario.file.quick {
+            let key = keys::of_figure(&self.scenario, options.threads.count())?;
             let stale = format!(
-                "{place}: {name} was made of other sources ({}, and these are {key}): {command}",
+                "{place}: {name} is of another scenario, or its runs begin otherwise (its key is {}, \
+                 and theirs {key}): {command}",
                 printed.key
             );
             return Ok(if printed.key == key { Checked::Same } else { Checked::Stale(stale) });
@@ -246,7 +248,6 @@ impl Figure {
             all.push(reports);
         }
         let table = tables::of(&self.scenario.file, &all);
-        // A key that differs where the numbers do not is no difference of a figure that is made here.
         let differs = printed.text.lines().zip(table.lines()).enumerate().find(|(_, (old, new))| old != new);
         if let Some((at, (old, new))) = differs {
             let line = printed.line + at + 1;
@@ -267,7 +268,7 @@ impl Figure {
 enum Checked {
     Same,
     Differs(String),
-    /// Made of other sources, and nobody knows what it is of these.
+    /// Not made here, and its runs begin otherwise than those that were printed.
     Stale(String),
 }
 

@@ -137,8 +137,10 @@ impl Domain {
         self.now_ns
     }
 
-    /// Handles all events before `end_ns`; frames for other domains are added to `leaving`. Programs use the buffers in `spares`.
-    pub(crate) fn run(&mut self, end_ns: u64, leaving: &mut Vec<Handed>, spares: &mut Spares) {
+    /// Handles all events before `end_ns`, and returns how many frames arrived. Frames for other
+    /// domains are added to `leaving`. Programs use the buffers in `spares`.
+    pub(crate) fn run(&mut self, end_ns: u64, leaving: &mut Vec<Handed>, spares: &mut Spares) -> u64 {
+        let before = self.totals.hops;
         std::mem::swap(&mut self.leaving, leaving);
         std::mem::swap(&mut self.spares, spares);
         while let Some((at_ns, event)) = self.calendar.pop_before(end_ns) {
@@ -148,6 +150,7 @@ impl Domain {
         }
         std::mem::swap(&mut self.leaving, leaving);
         std::mem::swap(&mut self.spares, spares);
+        self.totals.hops - before
     }
 
     fn handle(&mut self, event: Event) {

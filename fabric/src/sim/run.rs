@@ -70,6 +70,11 @@ impl Outcome {
 
 /// Simulates with up to `threads` threads; `progress` hears how far it is, now and then. Results do not depend on the number of threads.
 pub fn run(setup: &Setup, threads: usize, progress: impl FnMut(Progress)) -> Outcome {
+    begin(setup, threads, u64::MAX, progress)
+}
+
+/// The same, and no further than until so many frames were handed from node to node.
+pub fn begin(setup: &Setup, threads: usize, hops: u64, progress: impl FnMut(Progress)) -> Outcome {
     let network = Arc::new(Network::new(setup));
     let mut domains = Domain::all(&network);
     let threads = threads.clamp(1, domains.len());
@@ -77,6 +82,7 @@ pub fn run(setup: &Setup, threads: usize, progress: impl FnMut(Progress)) -> Out
         window_ns: network.lookahead_ns.min(LONGEST_WINDOW_NS),
         limit_ns: setup.limit_ns,
         foreground: network.flows.iter().filter(|planned| planned.foreground).count() as u64,
+        hops,
     };
     windows::run(&mut domains, threads, bounds, progress);
     outcome(&network, &domains)

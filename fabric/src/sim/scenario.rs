@@ -13,6 +13,6 @@ mod words;
 
 pub use super::quantity::{Bytes, Duration, Rate};
 pub use figure::{Claim, Measure, Unit};
-pub use file::{File, Files, Parts, Programmed, ScenarioError};
+pub use file::{File, Files, Programmed, ScenarioError};
 pub use prepare::Prepared;
 pub use training::{Coding, Training};

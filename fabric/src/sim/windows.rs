@@ -29,6 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) limit_ns: u64,
     /// Flows after which nothing is.
     pub(crate) foreground: u64,
+    /// Frames handed from node to node after which no window begins.
+    pub(crate) hops: u64,
 }
 
 /// No time.
@@ -45,6 +47,8 @@ struct Board {
     came_ns: Vec<AtomicU64>,
     /// By thread: its flows of the foreground that are over, of all rounds.
     over: Vec<AtomicU64>,
+    /// By thread: frames that arrived, of all rounds.
+    hops: Vec<AtomicU64>,
 }
 
 impl Board {
@@ -57,6 +61,7 @@ impl Board {
             came: domains.iter().map(|_| Mutex::default()).collect(),
             came_ns: times(|_| None),
             over: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            hops: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -104,11 +109,13 @@ struct Worker<'a> {
     leaving: Vec<Handed>,
     spares: Spares,
     over: u64,
+    hops: u64,
 }
 
 impl<'a> Worker<'a> {
     fn new(thread: usize, shared: &'a Shared<'a>) -> Self {
-        Self { thread, shared, due: Vec::new(), leaving: Vec::new(), spares: Spares::default(), over: 0 }
+        let (due, leaving, spares) = (Vec::new(), Vec::new(), Spares::default());
+        Self { thread, shared, due, leaving, spares, over: 0, hops: 0 }
     }
 
     /// Runs domains, window by window, until all threads see that the run is over. They meet once a window, and all draw the same conclusions from the same board.
@@ -118,13 +125,15 @@ impl<'a> Worker<'a> {
         for round in 0_usize.. {
             let (board, then) = (&boards[round % ROUNDS], &boards[(round + 1) % ROUNDS]);
             board.over[self.thread].store(self.over, Relaxed);
+            board.hops[self.thread].store(self.hops, Relaxed);
             if !meeting.wait() {
                 return;
             }
             let domains = 0..board.next_ns.len();
             let now_ns = domains.clone().map(|domain| board.due_ns(domain)).min().unwrap_or(NEVER);
             let finished = board.over.iter().map(|over| over.load(Relaxed)).sum();
-            if now_ns > bounds.limit_ns || finished == bounds.foreground {
+            let hops: u64 = board.hops.iter().map(|hops| hops.load(Relaxed)).sum();
+            if now_ns > bounds.limit_ns || finished == bounds.foreground || hops >= bounds.hops {
                 return;
             }
             progress(Progress { now_ns, finished, flows: bounds.foreground });
@@ -166,7 +175,7 @@ impl<'a> Worker<'a> {
             came.sort_by_key(|handed| handed.from);
             came.drain(..).for_each(|handed| held.take(handed.at_ns, handed.event));
         }
-        held.run(end_ns, &mut self.leaving, &mut self.spares);
+        self.hops += held.run(end_ns, &mut self.leaving, &mut self.spares);
         self.over += held.count_finished();
         then.next_ns[domain].store(held.next_at().unwrap_or(NEVER), Relaxed);
         for handed in self.leaving.drain(..) {

@@ -68,21 +68,6 @@ pub trait Files {
     fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String>;
 }
 
-/// What a run is made of, beside the simulator itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
-    /// The agent's rate algorithms, pacing and estimates.
-    pub agent: bool,
-    /// DCQCN and PFC.
-    pub dcqcn: bool,
-    /// Swift.
-    pub swift: bool,
-    /// The P4 program and its engine.
-    pub program: bool,
-    /// A model, its data and the codec.
-    pub training: bool,
-}
-
 /// A network, switches of which run the P4 program.
 #[derive(Debug, Clone, Copy)]
 pub enum Programmed<'a> {
@@ -497,17 +482,5 @@ impl File {
             "{limit:?} {payload:?} {training:?} {links:?} {reroute:?} {topology:?} {workload:?} {run:?}"
         );
         Some((text, files))
-    }
-
-    /// Which of our own parts a run is made of, beside the simulator.
-    pub fn parts(&self, number: usize) -> Parts {
-        let run = self.runs.get(number);
-        Parts {
-            agent: run.is_some_and(|run| run.transport.trimwire.is_some()),
-            dcqcn: run.is_some_and(|run| run.transport.dcqcn.is_some()),
-            swift: run.is_some_and(|run| run.transport.swift.is_some()),
-            program: run.is_some_and(|run| run.switch.as_ref().is_some_and(|switch| switch.p4.is_some())),
-            training: self.training.is_some(),
-        }
     }
 }

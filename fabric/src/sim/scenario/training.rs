@@ -138,6 +138,11 @@ impl Training {
         })
     }
 
+    /// The same training, over after one step.
+    pub fn first_step(&self) -> Self {
+        Self { steps: 1, ..self.clone() }
+    }
+
     /// What a step puts on the network.
     pub(super) fn all_reduce(&self) -> AllReduce {
         let bytes = match self.coding {
