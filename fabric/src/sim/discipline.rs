@@ -85,10 +85,6 @@ pub trait Discipline: std::fmt::Debug + Send {
     fn returned(&mut self) -> Option<Packet> {
         None
     }
-    /// Packets marked as they left, which [`Counts`] do not have.
-    fn marked_leaving(&self) -> u64 {
-        0
-    }
 }
 
 /// Which rule, with its numbers; sizes in bytes of frames.
@@ -120,16 +116,6 @@ pub enum Rule {
         /// Bytes of heads that wait at most.
         heads: u64,
     },
-    /// The same without returns, with more room, and marks as packets leave: none where up to the first of so many packets wait, all where the second do, by a coin in between (RED's line on the queue as it is, as
-    /// Ultra Ethernet's transports want it).
-    Marking {
-        /// Whole packets that wait at most.
-        packets: u32,
-        /// Bytes of heads that wait at most.
-        heads: u64,
-        /// The two.
-        mark: [u32; 2],
-    },
     /// Strict priority by layer; above a threshold packets without ECN are dropped (MLT, NSDI 2024, §5.2).
     Selective {
         /// Most bytes of data that wait.
@@ -151,16 +137,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Whole packets of so many bytes that a path of 12 µs holds.
-    pub fn path_packets(rate_bps: u64, frame: u64) -> u32 {
-        (rate_bps / 1_000_000 * 12 / 8 / frame.max(1)).clamp(8, 1 << 20) as u32
-    }
-
-    /// [`Rule::Marking`] from a fifth of its room to four fifths.
-    pub fn marking(packets: u32, frame: u64) -> Self {
-        Self::Marking { packets, heads: u64::from(packets) * frame, mark: [packets / 5, packets * 4 / 5] }
-    }
-
     /// Its pauses, if it has any.
     pub(crate) fn pfc(&self) -> Option<Pfc> {
         match self {
@@ -175,10 +151,7 @@ impl Rule {
             Self::DropTail { limit, mark_at } => Box::new(Priority::new(1, limit, mark_at)),
             Self::Priority { limit, mark_at } => Box::new(Priority::new(PRIORITIES, limit, mark_at)),
             Self::PFabric { limit } => Box::new(PFabric::new(limit)),
-            Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place).returning()),
-            Self::Marking { packets, heads, mark } => {
-                Box::new(Ndp::new(packets, heads, seed, place).marking(mark))
-            }
+            Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place)),
             Self::Selective { limit, drop_at } => Box::new(Selective::new(limit, drop_at)),
             Self::Red { limit, marks, pfc } => {
                 let limit = if pfc.is_some() { u64::MAX } else { limit };

@@ -91,7 +91,6 @@ impl Network {
                 payload,
                 base_rtt_ns: routes.one_way_ns(source, destination, whole)
                     + routes.one_way_ns(destination, source, super::packet::CONTROL),
-                hops: routes.hops(source, destination),
                 rate_bps: routes.card_bps(source).min(routes.card_bps(destination)),
                 hosts: topology.hosts,
                 foreground: demand.foreground,

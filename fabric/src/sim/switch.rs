@@ -417,9 +417,6 @@ impl Switch {
         for port in &self.ports {
             counts.add(&port.counts);
             counts.paused_ns += port.hold.total_ns;
-            if let Queues::Plain(queues) = &port.queues {
-                counts.marked += queues.marked_leaving();
-            }
         }
         counts
     }

@@ -9,17 +9,14 @@ mod dcqcn;
 mod dctcp;
 mod mlt;
 mod ndp;
-mod nscc;
 mod pfabric;
 mod planes;
-mod swift;
 mod trimwire;
 
 use super::packet::{HEAD, Packet};
 pub use dcqcn::DcqcnConfig;
 pub use mlt::MltConfig;
 use std::collections::VecDeque;
-pub use swift::SwiftConfig;
 pub use trimwire::Peers;
 use trimwire_agent::rate::RateConfig;
 
@@ -35,8 +32,6 @@ pub(crate) struct Flow {
     pub(crate) payload: u32,
     /// Round trip of a whole packet and its answer on an idle path.
     pub(crate) base_rtt_ns: u64,
-    /// Switches on the way.
-    pub(crate) hops: u32,
     /// Slower of the two hosts' links.
     pub(crate) rate_bps: u64,
     /// Hosts of the network.
@@ -154,14 +149,10 @@ pub enum Transport {
     PFabric(PFabricConfig),
     /// NDP.
     Ndp(NdpConfig),
-    /// Like Ultra Ethernet's NSCC.
-    Nscc(NsccConfig),
     /// MLT.
     Mlt(MltConfig),
     /// DCQCN.
     Dcqcn(DcqcnConfig),
-    /// Swift.
-    Swift(SwiftConfig),
     /// Ours.
     Trimwire(TrimwireConfig),
     /// Ours, of ranks that know of each other what the runs before this one have told.
@@ -224,15 +215,6 @@ pub struct NdpConfig {
     pub rto_ns: Option<u64>,
 }
 
-/// Congestion control like the Ultra Ethernet specification's (1.0, network-signaled), with trimming.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct NsccConfig {
-    /// Queueing delay that is aimed at, ns; none is three quarters of the idle path's round trip.
-    pub target_ns: Option<u64>,
-    /// Time after which a packet of which nothing was heard is sent again; none is 100 µs more than the idle path's round trip.
-    pub rto_ns: Option<u64>,
-}
-
 /// Our transport, modelled around the agent's own rate laws, pacing, spraying and round-trip estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrimwireConfig {
@@ -265,10 +247,8 @@ impl Transport {
             Self::Dctcp(config) => Box::new(dctcp::DctcpSender::new(flow, config.clone())),
             Self::PFabric(config) => Box::new(pfabric::PFabricSender::new(flow, *config)),
             Self::Ndp(config) => Box::new(ndp::NdpSender::new(flow, *config)),
-            Self::Nscc(config) => Box::new(nscc::NsccSender::new(flow, *config)),
             Self::Mlt(config) => Box::new(mlt::MltSender::new(flow, *config)),
             Self::Dcqcn(config) => Box::new(dcqcn::DcqcnSender::new(flow, *config)),
-            Self::Swift(config) => Box::new(swift::SwiftSender::new(flow, *config)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, None)),
             Self::Ranks(config, peers) => {
                 Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, Some(peers)))
@@ -279,9 +259,8 @@ impl Transport {
     pub(crate) fn receiver(&self, flow: Flow) -> Box<dyn Receiver> {
         match self {
             Self::Dctcp(_) => Box::new(dctcp::DctcpReceiver::new(&flow)),
-            Self::PFabric(_) | Self::Swift(_) => Box::new(board::EachReceiver::new(&flow)),
+            Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow)),
             Self::Ndp(config) => Box::new(ndp::NdpReceiver::new(&flow, config)),
-            Self::Nscc(_) => Box::new(nscc::NsccReceiver::new(&flow)),
             Self::Mlt(config) => Box::new(mlt::MltReceiver::new(&flow, config)),
             Self::Dcqcn(config) => Box::new(dcqcn::DcqcnReceiver::new(&flow, config)),
             Self::Trimwire(config) | Self::Ranks(config, _) => {

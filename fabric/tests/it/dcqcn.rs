@@ -9,7 +9,7 @@ use trimwire_fabric::sim::pfc::Pfc;
 use trimwire_fabric::sim::run::{Outcome, run};
 use trimwire_fabric::sim::setup::{LinkChange, Setup};
 use trimwire_fabric::sim::topology::{Node, Shape, Topology};
-use trimwire_fabric::sim::transport::{DcqcnConfig, SwiftConfig, Transport};
+use trimwire_fabric::sim::transport::{DcqcnConfig, Transport};
 use trimwire_fabric::sim::workload::{Begin, Demand, all_to_all, incast};
 
 const GBPS: u64 = 1_000_000_000;
@@ -196,9 +196,6 @@ fn a_scenario_has_the_papers_numbers_where_it_names_none() {
     assert_eq!(setup.transport, Transport::Dcqcn(DcqcnConfig::default()));
     let frame = 1_344 + u64::from(HEAD);
     assert_eq!(setup.rule, Rule::Red { limit: 512 << 10, marks: MARKS, pfc: Some(Pfc::new(frame)) });
-    let swift = SCENARIO.replace("dcqcn: {}", "swift: { base_target: 30us }");
-    let config = SwiftConfig { base_target_ns: 30_000, ..SwiftConfig::default() };
-    assert_eq!(prepare(&swift).unwrap().transport, Transport::Swift(config));
     let lossy = prepare(&SCENARIO.replace("switch: {}", "switch: { lossy: true }")).unwrap();
     assert_eq!(lossy.rule, rule(None));
 }
@@ -232,10 +229,6 @@ fn values_that_make_no_sense_are_named_with_their_line() {
             "ndp: {}\n    switch: { pfc: {} }",
             "small.yaml:8: pfc: switches of ndp do not read it; valid with dcqcn",
         ),
-        ("dcqcn: {}", "swift: { beta: 2 }", "small.yaml:7: beta: 2; valid are above 0 to 1"),
-        ("dcqcn: {}", "swift: { max_decrease: 1 }", "small.yaml:7: max_decrease: 1; valid are above 0"),
-        ("dcqcn: {}", "swift: { increase: -1 }", "small.yaml:7: increase: -1; valid are above 0"),
-        ("dcqcn: {}", "swift: { max_window: 0.5 }", "small.yaml:7: max_window: 0.5; valid are 1 to"),
     ] {
         let text = SCENARIO.replace(from, to);
         assert_ne!(text, SCENARIO, "{from}");

@@ -12,5 +12,4 @@ mod random_losses;
 mod ranks;
 mod scenario;
 mod sim;
-mod swift;
 mod transfers;

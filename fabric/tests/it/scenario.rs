@@ -55,16 +55,15 @@ fn scenario(transport: &str, switch: &str) -> String {
     SCENARIO.replace("dctcp: {}", transport).replace("switch: {}", &format!("switch: {{ {switch} }}"))
 }
 
-const TRANSPORTS: [&str; 9] =
-    ["dctcp", "pias", "pfabric", "ndp", "nscc", "mlt", "dcqcn", "swift", "trimwire"];
+const TRANSPORTS: [&str; 7] = ["dctcp", "pias", "pfabric", "ndp", "mlt", "dcqcn", "trimwire"];
 
 #[test]
 fn a_switchs_key_is_taken_with_transports_whose_switches_read_it_and_refused_with_all_others() {
     for (key, value, valid) in [
-        ("buffer", "1MB", "dctcp, pias, pfabric, mlt, dcqcn, swift, trimwire"),
+        ("buffer", "1MB", "dctcp, pias, pfabric, mlt, dcqcn, trimwire"),
         ("mark_at", "100KB", "dctcp, pias"),
         ("drop_at", "100KB", "mlt"),
-        ("packets", "16", "ndp, nscc"),
+        ("packets", "16", "ndp"),
         ("shallow_at", "10us", "trimwire"),
         ("deep_at", "30us", "trimwire"),
         ("one_level", "true", "trimwire"),
@@ -117,9 +116,6 @@ fn values_that_cannot_be_are_refused_with_their_line_and_what_is_valid() {
         ("pfabric: { rto_round_trips: -1 }", "rto_round_trips: -1; valid are above 0 to 1000000"),
         ("ndp: { initial_window: 0 }", "initial_window: 0; valid are 1 and more"),
         ("ndp: { rto: 0ms }", "rto: 0; valid are times above 0"),
-        ("nscc: { target: 0us }", "target: 0; valid are times above 0"),
-        ("swift: { initial_window: 0 }", "initial_window: 0; valid are 1 and more"),
-        ("swift: { rto_min: 0s }", "rto_min: 0; valid are times above 0"),
     ] {
         let error = prepare(&scenario(transport, "")).map(|_| ()).unwrap_err();
         assert!(error.starts_with(&format!("small.yaml:8: {says}")), "{transport}: {error}");

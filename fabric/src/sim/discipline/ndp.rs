@@ -2,7 +2,7 @@
 //! NDP's port: a short queue of whole packets, and one of heads that goes first.
 
 use super::{Counts, Discipline};
-use crate::sim::packet::{Ecn, HEAD, Kind, Packet, Trimming};
+use crate::sim::packet::{HEAD, Kind, Packet, Trimming};
 use crate::sim::random::Random;
 use std::collections::VecDeque;
 
@@ -20,11 +20,7 @@ pub(super) struct Ndp {
     packets: usize,
     most_head_bytes: u64,
     turns: u32,
-    /// Packets behind one that leaves from which it may be, and is, marked.
-    mark: Option<[u32; 2]>,
-    marked: u64,
-    /// Whether heads without room go back, and the one that does.
-    returns: bool,
+    /// The head that goes back to its sender.
     returned: Option<Packet>,
     coin: Random,
 }
@@ -39,39 +35,15 @@ impl Ndp {
             packets: packets.max(1) as usize,
             most_head_bytes: heads,
             turns: 0,
-            mark: None,
-            marked: 0,
-            returns: false,
             returned: None,
             coin: Random::new(seed, place),
-        }
-    }
-
-    /// The same with marks.
-    pub(super) fn marking(self, mark: [u32; 2]) -> Self {
-        Self { mark: Some(mark), ..self }
-    }
-
-    /// The same with headers that go back to their senders.
-    pub(super) fn returning(self) -> Self {
-        Self { returns: true, ..self }
-    }
-
-    /// Marks a whole packet that leaves.
-    fn mark(&mut self, packet: &mut Packet) {
-        let Some([from, all]) = self.mark.filter(|_| packet.ecn == Ecn::Ect) else { return };
-        let waiting = self.whole.len() as f64;
-        let share = (waiting - f64::from(from)) / f64::from(all.saturating_sub(from).max(1));
-        if share > 0.0 && (share >= 1.0 || self.coin.unit() < share) {
-            packet.ecn = Ecn::Ce;
-            self.marked += 1;
         }
     }
 
     fn enqueue_head(&mut self, packet: Packet, counts: &mut Counts) {
         let length = u64::from(packet.length);
         if self.head_bytes + length > self.most_head_bytes {
-            if self.returns && packet.kind == Kind::Data {
+            if packet.kind == Kind::Data {
                 counts.returned += 1;
                 self.returned = Some(packet.returned());
             } else {
@@ -116,9 +88,7 @@ impl Discipline for Ndp {
             packet
         } else {
             self.turns = 0;
-            let mut packet = self.whole.pop_front()?;
-            self.mark(&mut packet);
-            packet
+            self.whole.pop_front()?
         };
         self.bytes -= u64::from(packet.length);
         Some(packet)
@@ -126,10 +96,6 @@ impl Discipline for Ndp {
 
     fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    fn marked_leaving(&self) -> u64 {
-        self.marked
     }
 
     fn returned(&mut self) -> Option<Packet> {
@@ -160,24 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_long_queue_is_marked_and_who_leaves_a_short_one_is_not() {
-        let (mut queue, mut counts) = (Ndp::new(40, 1 << 20, 1, 0).marking([8, 32]), Counts::default());
-        for number in 0..40 {
-            queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
-        }
-        let marked: Vec<bool> =
-            std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.ecn == Ecn::Ce).collect();
-        // 39 leave the first behind, 32 the eighth, 8 the 32nd.
-        assert!(marked[..8].iter().all(|&marked| marked) && !marked[31..].iter().any(|&marked| marked));
-        // The line's sum between is 11.5, two coins' deviation 4.
-        let between = marked[8..31].iter().filter(|&&marked| marked).count();
-        assert!((7..=16).contains(&between), "{between}");
-        assert_eq!(queue.marked_leaving(), 8 + between as u64);
-    }
-
-    #[test]
     fn a_head_that_finds_no_room_goes_back_to_its_sender_and_a_returned_one_is_dropped() {
-        let (mut queue, mut counts) = (Ndp::new(1, 2 * u64::from(HEAD), 1, 0).returning(), Counts::default());
+        let (mut queue, mut counts) = (Ndp::new(1, 2 * u64::from(HEAD), 1, 0), Counts::default());
         for number in 0..3 {
             queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
             assert!(queue.returned().is_none());

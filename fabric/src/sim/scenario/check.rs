@@ -42,16 +42,8 @@ pub(super) fn transport(words: &TransportWords, fastest_bps: u64) -> Result<(), 
         at_least_one("ndp", "initial_window", words.initial_window)?;
         above_zero("ndp", "rto", words.rto)?;
     }
-    if let Some(words) = &words.nscc {
-        above_zero("nscc", "target", words.target)?;
-        above_zero("nscc", "rto", words.rto)?;
-    }
     if let Some(words) = &words.mlt {
         above_zero("mlt", "control_rto", words.control_rto)?;
-    }
-    if let Some(words) = &words.swift {
-        at_least_one("swift", "initial_window", words.initial_window)?;
-        above_zero("swift", "rto_min", words.rto_min)?;
     }
     words.trimwire.as_ref().map_or(Ok(()), |words| trimwire(words, fastest_bps))
 }

@@ -4,14 +4,14 @@
 use super::file::WorkloadWords;
 use super::locate::{Wrong, wrong};
 use super::words::{
-    AlgorithmWord, DctcpWords, DeliveryWord, MltWords, SwiftWords, SwitchWords, TransportWords,
+    AlgorithmWord, DctcpWords, DeliveryWord, MltWords, SwitchWords, TransportWords,
 };
 use super::{check, dcqcn};
 use crate::sim::discipline::{Rule, Rungs};
 use crate::sim::quantity::Duration;
 use crate::sim::topology::Topology;
 use crate::sim::transport::{
-    self, Delivery, MltConfig, NdpConfig, NsccConfig, PFabricConfig, SwiftConfig, Transport, TrimwireConfig,
+    self, Delivery, MltConfig, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
 };
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 
@@ -53,19 +53,11 @@ pub(super) fn transport(
         let config = NdpConfig { initial_window: words.initial_window, rto_ns: words.rto.map(|time| time.0) };
         made.push(Transport::Ndp(config));
     }
-    if let Some(words) = &words.nscc {
-        let config =
-            NsccConfig { target_ns: words.target.map(|time| time.0), rto_ns: words.rto.map(|time| time.0) };
-        made.push(Transport::Nscc(config));
-    }
     if let Some(words) = &words.mlt {
         made.push(Transport::Mlt(mlt(words)?));
     }
     if let Some(words) = &words.dcqcn {
         made.push(Transport::Dcqcn(dcqcn::transport(words)?));
-    }
-    if let Some(words) = &words.swift {
-        made.push(Transport::Swift(swift(words)?));
     }
     if let Some(words) = &words.trimwire {
         let senders = workload.incast.as_ref().map_or(topology.hosts - 1, |cast| cast.senders);
@@ -108,7 +100,7 @@ pub(super) fn transport(
         1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),
         _ => wrong(
             &["transport"],
-            "transport: give one of dctcp, pias, pfabric, ndp, nscc, mlt, dcqcn, swift, trimwire".into(),
+            "transport: give one of dctcp, pias, pfabric, ndp, mlt, dcqcn, trimwire".into(),
         ),
     }
 }
@@ -140,38 +132,6 @@ fn mlt(words: &MltWords) -> Result<MltConfig, Wrong> {
     })
 }
 
-fn swift(words: &SwiftWords) -> Result<SwiftConfig, Wrong> {
-    let usual = SwiftConfig::default();
-    let config = SwiftConfig {
-        increase: words.increase.unwrap_or(usual.increase),
-        beta: words.beta.unwrap_or(usual.beta),
-        max_decrease: words.max_decrease.unwrap_or(usual.max_decrease),
-        base_target_ns: words.base_target.map_or(usual.base_target_ns, |time| time.0),
-        hop_ns: words.hop.map_or(usual.hop_ns, |time| time.0),
-        scaling_ns: words.scaling.map_or(usual.scaling_ns, |time| time.0),
-        initial_window: words.initial_window.unwrap_or(usual.initial_window),
-        max_window: words.max_window.unwrap_or(usual.max_window),
-        rto_min_ns: words.rto_min.map_or(usual.rto_min_ns, |time| time.0),
-        ..usual
-    };
-    let at = |key: &'static str, value: f64, valid: &str| {
-        wrong(&["transport", "swift", key], format!("{key}: {value}; valid are {valid}"))
-    };
-    match config {
-        SwiftConfig { increase, .. } if !(increase > 0.0 && increase <= 1_000.0) => {
-            at("increase", increase, "above 0 to 1000 packets")
-        }
-        SwiftConfig { beta, .. } if !(beta > 0.0 && beta <= 1.0) => at("beta", beta, "above 0 to 1"),
-        SwiftConfig { max_decrease, .. } if !(max_decrease > 0.0 && max_decrease < 1.0) => {
-            at("max_decrease", max_decrease, "above 0 to below 1")
-        }
-        SwiftConfig { max_window, .. } if !(1.0..=1e6).contains(&max_window) => {
-            at("max_window", max_window, "1 to 1000000 packets")
-        }
-        config => Ok(config),
-    }
-}
-
 /// The switch that a transport was made for, with what the scenario says of it.
 pub(super) fn rule(
     words: Option<&SwitchWords>,
@@ -190,7 +150,6 @@ pub(super) fn rule(
     }
     Ok(match () {
         () if transport.dctcp.is_some() => Rule::DropTail { limit, mark_at },
-        () if transport.swift.is_some() => Rule::DropTail { limit, mark_at: None },
         () if transport.pias.is_some() => Rule::Priority { limit, mark_at },
         () if transport.pfabric.is_some() => Rule::PFabric { limit },
         () if transport.ndp.is_some() => {
@@ -200,10 +159,6 @@ pub(super) fn rule(
         () if transport.mlt.is_some() => {
             let drop_at = words.drop_at.map_or(65 * frame, |bytes| bytes.0);
             Rule::Selective { limit, drop_at: (!words.blind).then_some(drop_at) }
-        }
-        () if transport.nscc.is_some() => {
-            let packets = words.packets.unwrap_or_else(|| Rule::path_packets(rate_bps, frame));
-            Rule::marking(packets, frame)
         }
         () => {
             let mut rungs = Rungs::defaults(rate_bps, payload);

@@ -5,10 +5,10 @@ use crate::sim::quantity::{Bytes, Duration, Rate};
 use serde::Deserialize;
 
 /// Transports by what their switches have: a buffer in bytes, marks from a threshold, drops by importance from one, a queue of so many packets, importance, the ladder, DCQCN's marks and PFC.
-const BUFFERED: &[&str] = &["dctcp", "pias", "pfabric", "mlt", "dcqcn", "swift", "trimwire"];
+const BUFFERED: &[&str] = &["dctcp", "pias", "pfabric", "mlt", "dcqcn", "trimwire"];
 const MARKED: &[&str] = &["dctcp", "pias"];
 const SELECTIVE: &[&str] = &["mlt"];
-const COUNTED: &[&str] = &["ndp", "nscc"];
+const COUNTED: &[&str] = &["ndp"];
 const IMPORTANT: &[&str] = &["mlt", "trimwire"];
 const LADDER: &[&str] = &["trimwire"];
 const DCQCN: &[&str] = &["dcqcn"];
@@ -24,14 +24,10 @@ pub(super) struct TransportWords {
     pub(super) pfabric: Option<PFabricWords>,
     /// NDP.
     pub(super) ndp: Option<NdpWords>,
-    /// NSCC of Ultra Ethernet.
-    pub(super) nscc: Option<NsccWords>,
     /// MLT.
     pub(super) mlt: Option<MltWords>,
     /// DCQCN of RoCEv2, with PFC.
     pub(super) dcqcn: Option<DcqcnWords>,
-    /// Swift.
-    pub(super) swift: Option<SwiftWords>,
     /// Trimwire.
     pub(super) trimwire: Option<TrimwireWords>,
 }
@@ -39,16 +35,14 @@ pub(super) struct TransportWords {
 impl TransportWords {
     /// Names of those that are given: of a valid run, one.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let Self { dctcp, pias, pfabric, ndp, nscc, mlt, dcqcn, swift, trimwire } = self;
+        let Self { dctcp, pias, pfabric, ndp, mlt, dcqcn, trimwire } = self;
         let given = [
             ("dctcp", dctcp.is_some()),
             ("pias", pias.is_some()),
             ("pfabric", pfabric.is_some()),
             ("ndp", ndp.is_some()),
-            ("nscc", nscc.is_some()),
             ("mlt", mlt.is_some()),
             ("dcqcn", dcqcn.is_some()),
-            ("swift", swift.is_some()),
             ("trimwire", trimwire.is_some()),
         ];
         given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name))
@@ -109,15 +103,6 @@ pub(super) struct NdpWords {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NsccWords {
-    /// Queueing delay to aim at [default: 3/4 of the idle path's round trip].
-    pub(super) target: Option<Duration>,
-    /// Retransmission time-out [default: 100us more than the idle path's round trip].
-    pub(super) rto: Option<Duration>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct MltWords {
     /// Share of packets that may be lost [default: 0.1].
     pub(super) loss: Option<f64>,
@@ -165,29 +150,6 @@ pub(super) struct DcqcnWords {
     /// Give flows PFC's priorities by their layers.
     #[serde(default)]
     pub(super) by_layer: bool,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SwiftWords {
-    /// Packets added in a round trip [default: 1].
-    pub(super) increase: Option<f64>,
-    /// How much of the excess delay lowers the window [default: 0.8].
-    pub(super) beta: Option<f64>,
-    /// Share of the window that a decrease takes at most [default: 0.5].
-    pub(super) max_decrease: Option<f64>,
-    /// Base of the target delay [default: 20us].
-    pub(super) base_target: Option<Duration>,
-    /// Target delay of every switch on the way [default: 3us].
-    pub(super) hop: Option<Duration>,
-    /// Target delay added for the smallest windows [default: 100us].
-    pub(super) scaling: Option<Duration>,
-    /// Initial window in packets [default: 10].
-    pub(super) initial_window: Option<u32>,
-    /// Largest window in packets [default: 1000].
-    pub(super) max_window: Option<f64>,
-    /// Least retransmission time-out [default: 1ms].
-    pub(super) rto_min: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -252,13 +214,13 @@ pub(super) enum AlgorithmWord {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a switch's keys, such as { buffer: 512KiB }")]
 pub(super) struct SwitchWords {
-    /// Buffer of a port [default: 512KiB; trimwire: 400us of the hosts' links]. Valid with dctcp, pias, pfabric, mlt, dcqcn, swift, trimwire.
+    /// Buffer of a port [default: 512KiB; trimwire: 400us of the hosts' links]. Valid with dctcp, pias, pfabric, mlt, dcqcn, trimwire.
     pub(super) buffer: Option<Bytes>,
     /// Queue from which packets are marked [default: 65 packets]. Valid with dctcp, pias.
     pub(super) mark_at: Option<Bytes>,
     /// Queue from which MLT's lowest queue drops less important packets [default: 65 packets]. Valid with mlt, without blind.
     pub(super) drop_at: Option<Bytes>,
-    /// Packets that a queue holds [default: 8; nscc: what a path of 12us holds, at least 8]. Valid with ndp, nscc.
+    /// Packets that a queue holds [default: 8]. Valid with ndp.
     pub(super) packets: Option<u32>,
     /// Queueing time from which important packets are trimmed, others from half of it [default: 40us]. Valid with trimwire.
     pub(super) shallow_at: Option<Duration>,

@@ -91,19 +91,6 @@ impl Routes {
         time
     }
 
-    /// Switches on the way between two hosts.
-    pub(crate) fn hops(&self, source: u32, destination: u32) -> u32 {
-        let mut switch = self.attached[source as usize].0;
-        for hops in 1..=self.links.len() as u32 {
-            let next = self.ports(switch, destination).first();
-            match next.and_then(|&port| self.links[switch as usize][port as usize].2) {
-                Some(next) => switch = next,
-                None => return hops,
-            }
-        }
-        self.links.len() as u32
-    }
-
     /// The switch that a host is attached to.
     pub(crate) fn attached(&self, host: u32) -> u32 {
         self.attached[host as usize].0
@@ -155,8 +142,6 @@ mod tests {
         // Six links of 500 ns, and six times 1,500 bytes at 100 Gbit/s.
         assert_eq!(routes.one_way_ns(0, 15, 1_500), 6 * 500 + 6 * 120);
         assert_eq!(routes.one_way_ns(0, 1, 1_500), 2 * 500 + 2 * 120);
-        // Within an edge, within a pod, between pods.
-        assert_eq!([1, 2, 15].map(|host| routes.hops(0, host)), [1, 3, 5]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Board {
     }
 }
 
-/// Acknowledges every packet by itself (pFabric, Swift).
+/// Acknowledges every packet by itself (pFabric).
 #[derive(Debug)]
 pub(super) struct EachReceiver {
     board: Board,

@@ -228,7 +228,6 @@ mod tests {
             bytes: packets * 1_000,
             payload: 1_000,
             base_rtt_ns: 10_000,
-            hops: 1,
             rate_bps: LINE,
             hosts: 2,
             foreground: true,

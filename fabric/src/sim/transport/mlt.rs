@@ -331,7 +331,6 @@ mod tests {
             bytes: u64::from(packets * PAYLOAD),
             payload: PAYLOAD,
             base_rtt_ns: 10_000,
-            hops: 1,
             rate_bps: 10_000_000_000,
             hosts: 2,
             foreground: true,
