@@ -9,7 +9,6 @@ mod measure;
 mod options;
 mod report;
 mod timeline;
-pub(crate) mod train;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
@@ -24,7 +23,6 @@ use trimwire_planner::espresso::{Cluster, LARGEST, Model, Plan, check, plan};
 pub(crate) fn run(options: &Options) -> Outcome {
     match &options.command {
         Some(Subcommand::Measure(options)) => return measure::run(options),
-        Some(Subcommand::Train(options)) => return train::run(options),
         None => {}
     }
     let (Some(model), Some(cluster)) = (&options.model, &options.cluster) else {

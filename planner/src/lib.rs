@@ -2,7 +2,7 @@
 //! What to compress ahead of time, how much, and where switches cut.
 //!
 //! ```text
-//!  a step's measurements ─► sensing ─► ratio ─► compress ─► what is sent, what is kept for the next step
+//!  a step's measurements ─► sensing ─► ratio: what the next step sends
 //!  model, cluster ────────► espresso ─► strategy: which tensor, how, on which device; timeline, bound
 //!  layers, port ──────────► thresholds ─► where a switch cuts
 //! ```
@@ -14,7 +14,6 @@
 //! It does not measure anything, and applies nothing: who calls it does.
 #![forbid(unsafe_code)]
 
-pub mod compress;
 pub mod espresso;
 pub mod fit;
 pub mod models;

@@ -14,7 +14,7 @@ mod run;
 mod transfer;
 
 pub use link::Link;
-pub use networks::{IMAGES, LSTM, Network, RANKS, RESNET18, RESNET50, VGG16};
+pub use networks::{IMAGES, Network, RANKS, RESNET18, RESNET50, VGG16};
 pub use profile::{Profile, profiles};
-pub use run::{Job, Outcome, Sample, run, run_with};
+pub use run::{Job, Outcome, Sample, run};
 pub use transfer::Transfer;

@@ -22,6 +22,7 @@ mod counts;
 mod dc2;
 mod delay_monitor;
 mod extremes;
+mod ladder;
 mod netsense;
 mod parse;
 mod progress;

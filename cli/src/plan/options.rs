@@ -2,7 +2,6 @@
 //! What the user asks for.
 
 use super::measure::MeasureOptions;
-use super::train::TrainOptions;
 use crate::failure::EXIT_CODES;
 use clap::Args;
 use std::path::PathBuf;
@@ -13,7 +12,6 @@ Examples:
   trimwire plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.html
   trimwire plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire plan measure > cluster.yaml                      what compression and collectives take here
-  trimwire plan train                                       what algorithms that choose how much to send do to a training
   trimwire plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
 
 The planner pages of the documentation explain both files and how options are written.";
@@ -53,5 +51,4 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Measure(MeasureOptions),
-    Train(TrainOptions),
 }

@@ -14,7 +14,6 @@ use super::page::{self, Curves};
 use super::{Scenario, create, human, run_one, write};
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
-use crate::plan::train::SOURCES;
 use anyhow::Context as _;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -101,9 +100,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         } else {
             figure.make(options)?;
         }
-    }
-    if options.check && options.only.is_empty() {
-        stale.extend(trainings(&options.docs)?);
     }
     stale.iter().for_each(|text| eprintln!("{text}"));
     if options.strict {
@@ -270,15 +266,6 @@ enum Checked {
     Differs(String),
     /// Not made here, and its runs begin otherwise than those that were printed.
     Stale(String),
-}
-
-/// `plan train`'s tables, if they were made of other sources.
-fn trainings(docs: &Path) -> anyhow::Result<Option<String>> {
-    let printed = pages::find(docs, "plan-train")?.filter(|printed| printed.key != SOURCES);
-    Ok(printed.map(|printed| {
-        let (place, key) = (printed.place(), &printed.key);
-        format!("{place}: plan-train was made of other sources ({key}, and these are {SOURCES}): trimwire plan train --seeds 5 --markdown")
-    }))
 }
 
 /// Results that are there, of this key.

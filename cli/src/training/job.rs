@@ -92,11 +92,6 @@ impl Job {
         }
     }
 
-    /// A rank's weights.
-    pub(crate) fn weights(&self, rank: usize) -> &[f32] {
-        &self.replicas[rank].weights
-    }
-
     /// Rank 0's accuracy on the held-out images.
     pub(crate) fn accuracy(&self) -> f64 {
         self.network.accuracy(&self.replicas[0].weights, &self.digits.test)

@@ -40,7 +40,7 @@ fn spread(values: &[f64], digits: usize) -> String {
 
 const DENSE: Transfer = Transfer::AllReduce { ranks: RANKS };
 const TOP_K: Transfer = Transfer::AllGather { ranks: RANKS, quantised_below: 0.0 };
-/// tr_q is the planner's own (`NetSenseCompression`).
+/// tr_q: the paper gives none; this is ours.
 const NETSENSE: Transfer = Transfer::AllGather { ranks: RANKS, quantised_below: 0.05 };
 
 /// Who is compared: a law, and how its gradients are summed.

@@ -33,10 +33,6 @@ pub const VGG16: Network =
 pub const RESNET50: Network =
     Network { name: "ResNet50", gradient: 102e6, compute_ns: 150_000_000, compress_ns: 0 };
 
-/// DC2's table 2: 66,034,000 parameters. How long a step takes is assumed, as of the other.
-pub const LSTM: Network =
-    Network { name: "LSTM", gradient: 264.1e6, compute_ns: 150_000_000, compress_ns: 0 };
-
 impl Network {
     /// A job whose gradients are summed so, compressed or not: whoever compresses takes as long for it.
     pub fn job(&self, transfer: Transfer, compresses: bool) -> Job {

@@ -67,18 +67,6 @@ impl Outcome {
 
 /// Steps until the profile ends. Computing takes up to a hundredth more or less, so that no two steps are the same.
 pub fn run(job: Job, link: Link, profile: &Profile, controller: &mut Controller, seed: u64) -> Outcome {
-    run_with(job, link, profile, controller, seed, |_, _| true)
-}
-
-/// The same, and what each step fared like is told, until the answer is that it is enough: for who trains with it.
-pub fn run_with(
-    job: Job,
-    link: Link,
-    profile: &Profile,
-    controller: &mut Controller,
-    seed: u64,
-    mut each: impl FnMut(&Sample, &Step) -> bool,
-) -> Outcome {
     let mut random = seed;
     let mut now = 0;
     let mut samples = Vec::new();
@@ -93,9 +81,6 @@ pub fn run_with(
         let _ = controller.step(&step);
         let sample = Sample { at_ns: now, ratio, arrived: ratio * step.arrived, delay_ns: step.delay_ns };
         samples.push(sample);
-        if !each(&sample, &step) {
-            break;
-        }
     }
     Outcome { samples }
 }

@@ -8,7 +8,7 @@ use super::controller::{Controller, Limits};
 use super::counts::Counts;
 use super::parse::{LawError, parse};
 use super::step::{Step, StepError};
-use crate::compress::{Rung, packet_share, rung};
+use super::ladder::{packet_share, planes_within};
 
 /// A law as collectives apply it.
 ///
@@ -103,10 +103,7 @@ impl Adaptive {
     /// Planes of the next step: what the ratio has room for, at least one.
     pub fn planes(&self) -> u8 {
         // A ratio that is exactly what planes take has room for them, whatever was rounded.
-        match rung(self.ratio() * (1.0 + 1e-9), 1) {
-            Rung::Planes(planes) => planes.min(self.state.most_planes),
-            Rung::TopK(_) => 1,
-        }
+        planes_within(self.ratio() * (1.0 + 1e-9)).map_or(1, |planes| planes.min(self.state.most_planes))
     }
 
     /// Share of the line's rate at which the next step's data may leave, above 0, up to 1.

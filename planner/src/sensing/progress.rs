@@ -7,7 +7,7 @@ use trimwire_encoder::{Codec, Decoding, PLANES, expected_nmse};
 
 use super::controller::Law;
 use super::step::Step;
-use crate::compress::{Rung, packet_share, rung};
+use super::ladder::{packet_share, planes_within};
 use crate::fit::{Line, fit};
 
 /// The planes with which a job gets furthest in a second.
@@ -131,10 +131,7 @@ impl Law for Progress {
         if step.compute_ns == 0 {
             return ratio;
         }
-        let sent = match rung(ratio * (1.0 + 1e-9), 1) {
-            Rung::Planes(planes) => planes,
-            Rung::TopK(_) => 1,
-        };
+        let sent = planes_within(ratio * (1.0 + 1e-9)).unwrap_or(1);
         let whole = step.bytes as f64 / packet_share(sent);
         let cost = |planes: u8| {
             let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]);
