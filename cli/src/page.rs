@@ -10,31 +10,40 @@ const STYLE: &str = include_str!("page/page.css");
 
 /// What the numbers of an axis are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
+    /// Times.
     Seconds,
+    /// Sizes.
     Bytes,
+    /// Written in per cent.
     Share,
+    /// Numbers of no unit.
     Plain,
 }
 
+/// An axis of a figure.
 #[derive(Debug, Clone)]
-pub(crate) struct Axis {
-    pub(crate) label: &'static str,
-    pub(crate) unit: Unit,
+pub struct Axis {
+    /// What stands along it.
+    pub label: &'static str,
+    /// Unit of its values.
+    pub unit: Unit,
     /// Points at 0 and below are not drawn.
-    pub(crate) logarithmic: bool,
+    pub logarithmic: bool,
     /// From and to; `None` is what the points take.
-    pub(crate) range: Option<[f64; 2]>,
+    pub range: Option<[f64; 2]>,
     /// Values that have names instead of numbers.
-    pub(crate) names: Vec<(f64, String)>,
+    pub names: Vec<(f64, String)>,
 }
 
 impl Axis {
-    pub(crate) fn linear(label: &'static str, unit: Unit) -> Self {
+    /// An axis of equal steps.
+    pub fn linear(label: &'static str, unit: Unit) -> Self {
         Self { label, unit, logarithmic: false, range: None, names: Vec::new() }
     }
 
-    pub(crate) fn logarithmic(label: &'static str, unit: Unit) -> Self {
+    /// An axis of equal factors.
+    pub fn logarithmic(label: &'static str, unit: Unit) -> Self {
         Self { logarithmic: true, ..Self::linear(label, unit) }
     }
 
@@ -45,8 +54,10 @@ impl Axis {
 
 /// How points are drawn.
 #[derive(Debug, Clone)]
-pub(crate) enum Mark {
+pub enum Mark {
+    /// Points joined by a line.
     Line,
+    /// A dot each.
     Dots,
     /// Dots, and how far each may be off to either side.
     Within(Vec<f64>),
@@ -56,37 +67,50 @@ pub(crate) enum Mark {
 
 /// Series of one name share a colour and a line of the legend.
 #[derive(Debug, Clone)]
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
-    pub(crate) mark: Mark,
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    /// Points in order.
+    pub points: Vec<(f64, f64)>,
+    /// How they are drawn.
+    pub mark: Mark,
 }
 
+/// A figure of a page.
 #[derive(Debug, Clone)]
-pub(crate) struct Figure {
-    pub(crate) title: &'static str,
+pub struct Figure {
+    /// Its heading.
+    pub title: &'static str,
     /// What to see in it.
-    pub(crate) caption: &'static str,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) series: Vec<Series>,
+    pub caption: &'static str,
+    /// Axis across.
+    pub x: Axis,
+    /// Axis upwards.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
     /// Lines across at values of y.
-    pub(crate) levels: Vec<(&'static str, f64)>,
+    pub levels: Vec<(&'static str, f64)>,
 }
 
+/// A page, which is one file.
 #[derive(Debug, Clone)]
-pub(crate) struct Page {
-    pub(crate) title: String,
-    pub(crate) summary: String,
+pub struct Page {
+    /// Its heading.
+    pub title: String,
+    /// A sentence below it.
+    pub summary: String,
     /// Columns of equal width.
-    pub(crate) table: String,
+    pub table: String,
     /// Its columns, and what they mean.
-    pub(crate) columns: Vec<(&'static str, &'static str)>,
-    pub(crate) figures: Vec<Figure>,
+    pub columns: Vec<(&'static str, &'static str)>,
+    /// In order.
+    pub figures: Vec<Figure>,
 }
 
 impl Page {
-    pub(crate) fn html(&self) -> String {
+    /// The page as HTML, without references to other files.
+    pub fn html(&self) -> String {
         let title = escape(&self.title);
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -113,7 +137,7 @@ impl Page {
 }
 
 /// At most `most` points of a distribution: the share of the samples that is not above each.
-pub(crate) fn cumulative(samples: &[f64], most: usize) -> Vec<(f64, f64)> {
+pub fn cumulative(samples: &[f64], most: usize) -> Vec<(f64, f64)> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let every = sorted.len().div_ceil(most.max(1)).max(1);
@@ -124,8 +148,11 @@ pub(crate) fn cumulative(samples: &[f64], most: usize) -> Vec<(f64, f64)> {
 
 /// What was typed, as a shell would take it again.
 fn command_line() -> String {
-    let mut line = "trimwire".to_owned();
-    for word in std::env::args().skip(1) {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let name = std::path::Path::new(&program).file_name();
+    let mut line = name.unwrap_or_default().to_string_lossy().into_owned();
+    for word in words {
         let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
         let quoted =
             if plain && !word.is_empty() { word } else { format!("'{}'", word.replace('\'', "'\\''")) };

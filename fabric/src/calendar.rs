@@ -13,7 +13,7 @@ const BUCKETS: usize = 256;
 
 /// A calendar queue (R. Brown, CACM 1988) of keys; events live in a slab beside it.
 #[derive(Debug)]
-pub(crate) struct Calendar<E> {
+pub struct Calendar<E> {
     /// The earliest events, all of one bucket, the first of them last; empty only when there are none at all.
     current: Vec<Key>,
     /// The bucket, counted from time 0, that they are of; nothing is earlier.
@@ -47,7 +47,7 @@ impl<E> Default for Calendar<E> {
 }
 
 impl<E> Calendar<E> {
-    pub(crate) fn push(&mut self, at_ns: u64, event: E) {
+    pub fn push(&mut self, at_ns: u64, event: E) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slab.push(None);
             (self.slab.len() - 1) as u32
@@ -84,23 +84,23 @@ impl<E> Calendar<E> {
     }
 
     /// Time of the earliest event.
-    pub(crate) fn next_at(&self) -> Option<u64> {
+    pub fn next_at(&self) -> Option<u64> {
         self.current.last().map(|(at_ns, ..)| *at_ns)
     }
 
     /// The earliest event and its time, left where it is.
-    pub(crate) fn peek(&self) -> Option<(u64, &E)> {
+    pub fn peek(&self) -> Option<(u64, &E)> {
         let (at_ns, _, slot) = self.current.last()?;
         Some((*at_ns, self.slab[*slot as usize].as_ref()?))
     }
 
     /// Takes the earliest event.
-    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
+    pub fn pop(&mut self) -> Option<(u64, E)> {
         self.pop_before(u64::MAX)
     }
 
     /// Takes the earliest event, if it is before `end_ns`.
-    pub(crate) fn pop_before(&mut self, end_ns: u64) -> Option<(u64, E)> {
+    pub fn pop_before(&mut self, end_ns: u64) -> Option<(u64, E)> {
         if self.next_at()? >= end_ns {
             return None;
         }
@@ -169,7 +169,7 @@ impl<E> Calendar<E> {
     }
 
     /// Bytes that the events have taken at most.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.slab.len() * (size_of::<Option<E>>() + size_of::<Key>())
     }
 }

@@ -13,10 +13,9 @@
 //! deliberately does not do: it reads no clock and opens no socket.
 #![forbid(unsafe_code)]
 
-mod calendar;
+pub mod calendar;
 pub mod cluster;
 pub mod cross_traffic;
 pub mod frame;
 pub mod network;
 pub mod nodes;
-pub mod sim;
