@@ -79,7 +79,7 @@ fn assemble(options: &Options, mut runs: Vec<Run>) -> Result<Outcome> {
         seed: options.seed,
         workers: options.workers,
         steps: options.steps,
-        link_bps: options.link_speed,
+        link_bps: run::LINK_BPS,
         congestion: options.congestion,
         parameters,
         baseline_accuracy,

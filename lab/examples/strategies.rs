@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (mut selection, mut offload) = (f64::INFINITY, f64::INFINITY);
             let mut last = None;
             for _ in 0..ROUNDS {
-                let (made, _) = plan(&model, &cluster, false, &mut now)?;
+                let (made, _) = plan(&model, &cluster, &mut now)?;
                 selection = selection.min(made.selection_seconds);
                 offload = offload.min(made.offload_seconds);
                 last = Some(made);

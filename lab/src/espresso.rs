@@ -14,10 +14,11 @@
 //! ```
 //!
 //! Where the paper gives no formula (it cites the literature for collectives, and profiles everything else), the module says which one is taken. One
-//! step further than the paper: options whose packets switches may cut ([`Payload::Trimmed`]), and clusters whose network is a distribution.
+//! step further than the paper: options whose packets switches may trim ([`Payload::Trimmed`]), and clusters whose network is a distribution.
 
 mod baselines;
 mod bound;
+#[cfg(test)]
 mod brute_force;
 mod chain;
 mod cluster;
@@ -30,7 +31,6 @@ mod name;
 mod neighbours;
 mod offload;
 mod plan;
-mod replan;
 mod scaling;
 mod select;
 mod task;
@@ -39,7 +39,6 @@ mod tree;
 
 pub use baselines::{Baseline, baseline};
 pub use bound::upper_bound;
-pub use brute_force::{TooMany, brute_force, brute_force_offload};
 pub use chain::{Chain, Operation, Resource, chain};
 pub use cluster::{Cluster, ClusterError, CompressorCost, Congestion, DeviceCost, LinkCost, Rate, Trimming};
 pub use collective::time;
@@ -48,7 +47,6 @@ pub use file::{FileError, LARGEST};
 pub use model::{Model, ModelError, Tensor};
 pub use offload::{Offloaded, offload};
 pub use plan::{Choice, Plan, PlanError, check, plan};
-pub use replan::Watch;
 pub use scaling::{calibrate, scaling_factor};
 pub use select::{Selected, Why, select};
 pub use task::{CompressionOption, Device, Payload, Routine, Scope, Task};

@@ -2,7 +2,7 @@
 //! A network in a few lines, on which laws are compared: virtual time, no randomness but a seed.
 //!
 //! ```text
-//!  profile: what the bottleneck has for us at a time ─► link: bytes in, delay and cuts out ─► a law ─► ratio ─► …
+//!  profile: what the bottleneck has for us at a time ─► link: bytes in, delay and trims out ─► a law ─► ratio ─► …
 //! ```
 //!
 //! One bottleneck and one job, step by step: what it is not, is packets. The agent in virtual time (the fabric crate) has those.

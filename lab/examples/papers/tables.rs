@@ -264,7 +264,7 @@ fn espresso() -> Text {
     );
     for claim in &CLAIMS {
         let (of_model, cluster) = (claim.model()?, read(claim.cluster)?);
-        let (made, _) = plan(&of_model, &cluster, false, &mut || 0)?;
+        let (made, _) = plan(&of_model, &cluster, &mut || 0)?;
         let factor = scaling_factor(&of_model, &cluster);
         let frameworks = [Baseline::BytePsCompress, Baseline::HiTopKComm, Baseline::HiPress];
         let over: Vec<String> = claim
@@ -295,7 +295,7 @@ fn espresso() -> Text {
         let mut ratios = Vec::new();
         for machines in [1, 2, 4, 8] {
             let cluster = Cluster { machines, ..read(claim.cluster)? };
-            let (made, _) = plan(&of_model, &cluster, false, &mut || 0)?;
+            let (made, _) = plan(&of_model, &cluster, &mut || 0)?;
             ratios.push(format!("{:.2}", made.uncompressed_seconds / made.iteration_seconds));
         }
         let _ = writeln!(text, "| {} | {} | {} |", claim.cluster, claim.network, ratios.join(" | "));
@@ -310,7 +310,7 @@ fn espresso() -> Text {
     );
     for claim in &CLAIMS {
         let (of_model, cluster) = (claim.model()?, read(claim.cluster)?);
-        let (made, _) = plan(&of_model, &cluster, false, &mut || 0)?;
+        let (made, _) = plan(&of_model, &cluster, &mut || 0)?;
         let over =
             Crippled::ALL.iter().map(|which| crippled(&of_model, &cluster, *which) / made.iteration_seconds);
         let over: Vec<String> = over.map(|over| format!("{over:.2}")).collect();
@@ -328,7 +328,7 @@ fn espresso() -> Text {
     ];
     for (claim, (name, selection, offloading)) in CLAIMS.iter().zip(times) {
         let of_model = claim.model()?;
-        let (made, _) = plan(&of_model, &read("nvlink-100g")?, false, &mut || 0)?;
+        let (made, _) = plan(&of_model, &read("nvlink-100g")?, &mut || 0)?;
         let sizes: BTreeSet<i64> = of_model.tensors.iter().map(|tensor| tensor.elements).collect();
         let compressed = made.strategy.iter().filter(|choice| choice.option.contains("compress")).count();
         let _ = writeln!(

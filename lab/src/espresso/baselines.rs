@@ -97,7 +97,7 @@ mod tests {
         }
         for name in names() {
             let of_model = model(name, Speed::default()).unwrap().check().unwrap();
-            let (made, _) = plan(&of_model, &cluster, false, &mut || 0).unwrap();
+            let (made, _) = plan(&of_model, &cluster, &mut || 0).unwrap();
             for which in Baseline::ALL {
                 let seconds = baseline(&of_model, &cluster, which);
                 assert!(seconds > 0.999 * made.iteration_seconds, "{name}, {which:?}: {seconds} s");

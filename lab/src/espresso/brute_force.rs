@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every strategy there is, tried: the oracle of algorithms 1 and 2, and `--brute-force`.
+//! Every strategy there is, tried: the oracle that tests hold algorithms 1 and 2 against.
 
 use super::chain::chain;
 use super::cluster::Cluster;

@@ -191,7 +191,7 @@ pub(super) fn pattern(option: &CompressionOption, cluster: &Cluster, state: Cong
                 };
                 let (lesser, least) = match (held.payload, &cluster.trimming) {
                     (Payload::Trimmed { planes }, Some(trimming)) => {
-                        // What is cut takes no longer; heads have to get through.
+                        // What is trimmed takes no longer; heads have to get through.
                         let floor =
                             Trimming::share(trimming.floor_planes.min(planes)) / Trimming::share(planes);
                         (of(through, speed(1.0)), of(through * floor, speed(left)))

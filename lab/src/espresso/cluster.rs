@@ -27,7 +27,7 @@ pub struct Cluster {
     /// What of the inter-machine bandwidth is left, and how often; without it, all of it always.
     #[serde(default)]
     pub congestion: Vec<Congestion>,
-    /// Whether switches between machines cut packets.
+    /// Whether switches between machines trim packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trimming: Option<Trimming>,
 }
@@ -94,13 +94,13 @@ pub struct Congestion {
     pub bandwidth: f64,
 }
 
-/// Switches that cut.
+/// Switches that trim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trimming {
     /// Planes with which packets may be sent; each makes options of its own.
     pub planes: Vec<u8>,
-    /// What a cut leaves.
+    /// What a trim leaves.
     pub floor_planes: u8,
     /// Greatest mean error that an option may have, ‖got − exact‖² / ‖exact‖².
     pub max_nmse: f64,
@@ -119,16 +119,16 @@ impl Trimming {
         (42 + Codec::Rht.packet_len(planes, COORDINATES, false)) as f64 / (4 * COORDINATES) as f64
     }
 
-    /// Share of packets that is cut while `bandwidth` of the link is left.
-    pub fn cut(&self, planes: u8, bandwidth: f64) -> f64 {
+    /// Share of packets that is trimmed while `bandwidth` of the link is left.
+    pub fn trimmed_share(&self, planes: u8, bandwidth: f64) -> f64 {
         let head = Self::share(self.floor_planes.min(planes)) / Self::share(planes);
         if head >= 1.0 { 0.0 } else { ((1.0 - bandwidth) / (1.0 - head)).clamp(0.0, 1.0) }
     }
 
     /// Expected error of one hop while `bandwidth` of the link is left.
     pub fn nmse(&self, planes: u8, bandwidth: f64) -> f64 {
-        let cut = self.cut(planes, bandwidth);
-        let mix = [(planes, 1.0 - cut), (self.floor_planes.min(planes), cut)];
+        let trimmed = self.trimmed_share(planes, bandwidth);
+        let mix = [(planes, 1.0 - trimmed), (self.floor_planes.min(planes), trimmed)];
         expected_nmse(Codec::Rht, Decoding::Unbiased, &mix)
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     fn a_search_that_may_do_less_finds_nothing_better() {
         for name in names() {
             let of_model = model(name, Speed::default()).unwrap().check().unwrap();
-            let (made, _) = plan(&of_model, &cluster(), false, &mut || 0).unwrap();
+            let (made, _) = plan(&of_model, &cluster(), &mut || 0).unwrap();
             for which in Crippled::ALL {
                 let seconds = crippled(&of_model, &cluster(), which);
                 assert!(seconds > 0.999 * made.iteration_seconds, "{name}, {which:?}: {seconds} s");

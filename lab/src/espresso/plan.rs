@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::bound::upper_bound;
-use super::brute_force::{TooMany, brute_force};
 use super::chain::{Chain, chain};
 use super::cluster::Cluster;
 use super::model::Model;
@@ -15,8 +14,6 @@ use super::task::{CompressionOption, Device};
 use super::timeline::{Schedule, Timeline};
 use super::tree::{Devices, options, trimmed_options};
 
-/// Strategies that `brute` tries at most.
-const MOST: u64 = 20_000_000;
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,9 +42,6 @@ pub struct Plan {
     pub uncompressed_seconds: f64,
     /// An iteration if compression cost nothing: the bound on throughput.
     pub upper_bound_seconds: f64,
-    /// The best iteration of all strategies, where they were tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brute_force_seconds: Option<f64>,
     /// By tensor, in the order of the backward pass.
     pub strategy: Vec<Choice>,
 }
@@ -85,9 +79,6 @@ pub enum PlanError {
         /// As written.
         option: String,
     },
-    /// Brute force would not end.
-    #[error(transparent)]
-    TooMany(#[from] TooMany),
 }
 
 /// Everything a tensor can have: GPU options first, then the same on processors; where no GPU compresses, processors' alone.
@@ -106,46 +97,27 @@ pub(super) fn catalogue(cluster: &Cluster) -> (Vec<CompressionOption>, usize) {
     (all, on_gpus)
 }
 
-/// Plans. `now_ns` is any clock that does not run backwards: it only tells what planning itself took. With `brute`, all strategies over the whole tree
-/// are tried as well, and the best of them is the plan.
+/// Plans. `now_ns` is any clock that does not run backwards: it only tells what planning itself took.
 pub fn plan(
     model: &Model,
     cluster: &Cluster,
-    brute: bool,
     now_ns: &mut dyn FnMut() -> u64,
 ) -> Result<(Plan, Schedule), PlanError> {
     let (all, on_gpus) = catalogue(cluster);
-    let Search { mut selected, offloaded, took_ns } = search(model, cluster, &all, on_gpus, now_ns);
+    let Search { selected, offloaded, took_ns } = search(model, cluster, &all, on_gpus, now_ns);
     let mut evaluator = Evaluator::new(model, cluster);
     let before = model.forward_ms * 1e6;
     let seconds = |ns: f64| (before + ns) / 1e9;
-    let mut iteration = evaluator.end(&selected.chains);
+    let iteration = evaluator.end(&selected.chains);
     let bound = upper_bound(model, cluster, &all[..on_gpus], &selected);
     let mut why: Vec<String> = selected.why.iter().map(|why| sentence(*why)).collect();
     for tensor in &offloaded.tensors {
         why[*tensor] += "; on processors, as that leaves the GPU to compute";
     }
-    let mut names: Vec<String> = selected.options.iter().map(|option| all[*option].to_string()).collect();
+    let names: Vec<String> = selected.options.iter().map(|option| all[*option].to_string()).collect();
     let mut every = options(Devices::Both);
     for planes in cluster.trimming.iter().flat_map(|trimming| &trimming.planes) {
         every.extend(trimmed_options(Devices::Both, *planes));
-    }
-    let mut brute_force_seconds = None;
-    if brute {
-        let (best, end) = brute_force(model, cluster, &every, MOST)?;
-        brute_force_seconds = Some(seconds(end));
-        if end < iteration {
-            iteration = end;
-            names = best.iter().map(|option| every[*option].to_string()).collect();
-            why = best.iter().map(|_| "the best of all strategies, tried".to_owned()).collect();
-            for (state, chains) in evaluator.states.iter().zip(&mut selected.chains) {
-                let tensors = model.tensors.iter().zip(&best);
-                let of = |(tensor, option): (&super::Tensor, &usize)| {
-                    chain(&every[*option], tensor.elements as f64, cluster, *state)
-                };
-                *chains = tensors.map(of).collect();
-            }
-        }
     }
     let mut timeline = Timeline::default();
     let by_state: Vec<f64> =
@@ -165,7 +137,6 @@ pub fn plan(
         iteration_seconds_by_congestion: by_state,
         uncompressed_seconds: seconds(uncompressed_ns(model, cluster)),
         upper_bound_seconds: seconds(bound.min(iteration)),
-        brute_force_seconds,
         strategy: strategy
             .map(|((tensor, option), why)| Choice {
                 tensor: tensor.name.clone(),

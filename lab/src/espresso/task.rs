@@ -45,7 +45,7 @@ pub enum Payload {
     Plain,
     /// What the cluster's compressor makes.
     Compressed,
-    /// Packets of so many planes, which switches may cut.
+    /// Packets of so many planes, which switches may trim.
     Trimmed {
         /// 1 to 10.
         planes: u8,
@@ -88,7 +88,7 @@ impl CompressionOption {
         self.0.iter().any(|task| matches!(task, Task::Communicate(Scope::Inter, ..)))
     }
 
-    /// The planes of packets that switches may cut.
+    /// The planes of packets that switches may trim.
     pub fn trimmed(&self) -> Option<u8> {
         self.0.iter().find_map(|task| match task {
             Task::Communicate(_, _, Payload::Trimmed { planes }) => Some(*planes),

@@ -336,7 +336,7 @@ pub(super) fn trimming() -> Trimming {
     Trimming { planes: vec![9], floor_planes: 1, max_nmse: 0.2, gpu: device, cpu: device }
 }
 
-/// Under congestion an all-reduce takes as long as there is less bandwidth; one that is cut does not, until the error is too great.
+/// Under congestion an all-reduce takes as long as there is less bandwidth; one that is trimmed does not, until the error is too great.
 #[test]
 fn trimming_is_chosen_under_congestion_and_only_within_its_error() {
     let mut cluster = cluster(&mut 1);
@@ -362,13 +362,13 @@ fn trimming_is_chosen_under_congestion_and_only_within_its_error() {
         clock += 1;
         clock
     };
-    let (with, _) = plan(&model, &cluster, false, &mut now).unwrap();
+    let (with, _) = plan(&model, &cluster, &mut now).unwrap();
     assert!(with.strategy[0].option.contains("encode 9 planes"), "{with:?}");
-    // All-reduce at 0.3 of the bandwidth takes 1 / 0.3 as long, cut packets less than half as long again.
+    // All-reduce at 0.3 of the bandwidth takes 1 / 0.3 as long, trimmed packets less than half as long again.
     let [calm, congested] = with.iteration_seconds_by_congestion[..] else { panic!() };
     assert!(congested < 1.5 * calm, "{calm} {congested}");
     cluster.trimming = Some(Trimming { max_nmse: 0.01, ..trimming() });
-    let (without, _) = plan(&model, &cluster, false, &mut now).unwrap();
+    let (without, _) = plan(&model, &cluster, &mut now).unwrap();
     assert!(!without.strategy[0].option.contains("encode"), "{without:?}");
     assert!(without.iteration_seconds > with.iteration_seconds);
     let [calm, congested] = without.iteration_seconds_by_congestion[..] else { panic!() };
@@ -379,7 +379,7 @@ fn trimming_is_chosen_under_congestion_and_only_within_its_error() {
 fn a_plan_for_another_model_is_refused_and_one_for_this_says_the_same_time() {
     let mut random = 3;
     let (model, cluster) = (model(&mut random, 4), cluster(&mut random));
-    let (made, _) = plan(&model, &cluster, false, &mut || 0).unwrap();
+    let (made, _) = plan(&model, &cluster, &mut || 0).unwrap();
     let text = serde_json::to_string(&made).unwrap();
     let read: Plan = serde_json::from_str(&text).unwrap();
     assert_eq!(read, made);
@@ -408,7 +408,7 @@ fn brute_force_says_when_it_would_not_end() {
     let mut random = 3;
     let (model, mut cluster) = (model(&mut random, 20), cluster(&mut random));
     (cluster.machines, cluster.gpus) = (8, 8);
-    let error = plan(&model, &cluster, true, &mut || 0).unwrap_err().to_string();
+    let error = brute_force(&model, &cluster, &options(Devices::Both), 20_000_000).unwrap_err().to_string();
     assert!(
         error.starts_with("20 tensors have about 10^") && error.ends_with("brute force tries up to 20000000"),
         "{error}"
@@ -425,7 +425,7 @@ fn where_no_gpu_was_measured_none_compresses() {
     for _ in 0..30 {
         let (model, mut cluster) = (model(&mut random, 1), cluster(&mut random));
         cluster.compressor.gpu = None;
-        let (plan, _) = plan(&model, &cluster, true, &mut || 0).unwrap();
+        let (plan, _) = plan(&model, &cluster, &mut || 0).unwrap();
         let option = &plan.strategy[0].option;
         assert!(!option.contains("gpu"), "{option}");
         compressed += u32::from(option.contains("cpu"));
@@ -438,26 +438,4 @@ fn where_no_gpu_was_measured_none_compresses() {
         assert!(matches!(check(&other, &model, &cluster), Err(PlanError::UnknownOption { .. })));
     }
     assert!(compressed > 5, "{compressed} of 30 were compressed: the test shows little");
-}
-
-#[test]
-fn a_plan_is_made_anew_when_the_network_is_another_one_and_not_for_a_burst() {
-    use trimwire_agent::planes::Step;
-    let mut cluster = cluster(&mut 1);
-    cluster.inter.gbps = 8.0;
-    let mut watch = Watch::new(&cluster);
-    // 1 GB/s as planned, one slow step in five, then half of it for good.
-    for i in 0..40_u64 {
-        let delay = if i % 5 == 0 { 5_000_000 } else { 1_000_000 };
-        assert_eq!(watch.step(&Step::whole(i, 1_000_000, delay), &cluster), Ok(None));
-    }
-    let mut changed = None;
-    for i in 40..60 {
-        changed = changed.or(watch.step(&Step::whole(i, 1_000_000, 2_000_000), &cluster).unwrap());
-    }
-    let changed = changed.expect("half the bandwidth is another network");
-    assert!((changed.inter.gbps - 4.0).abs() < 1e-9);
-    assert!(
-        watch.step(&Step::whole(0, 1, 1), &cluster).unwrap_err().to_string().contains("time ran backwards")
-    );
 }

@@ -60,7 +60,7 @@ pub fn options(devices: Devices) -> Vec<CompressionOption> {
     paths.into_iter().map(CompressionOption).collect()
 }
 
-/// Options beyond the paper's tree: an all-reduce of packets of `planes` planes that switches may cut, flat or between machines. Its owner decodes, sums
+/// Options beyond the paper's tree: an all-reduce of packets of `planes` planes that switches may trim, flat or between machines. Its owner decodes, sums
 /// and encodes once more in the middle, as the agent's direct algorithm does.
 pub fn trimmed_options(devices: Devices, planes: u8) -> Vec<CompressionOption> {
     let payload = Payload::Trimmed { planes };

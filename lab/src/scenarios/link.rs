@@ -5,7 +5,7 @@ use trimwire_agent::planes::Step;
 
 /// A sign plane's packet over the f32s that it stands for: 118 bytes of 448 coordinates.
 const SIGNS: f64 = 118.0 / 1792.0;
-/// What a cut leaves of a sparse packet.
+/// What a trim leaves of a sparse packet.
 const SPARSE: f64 = 200.0 / 1448.0;
 
 /// A link that all of a job's traffic goes through.
@@ -17,7 +17,7 @@ pub struct Link {
     pub propagation_ns: f64,
     /// Bytes that the queue holds.
     pub buffer: f64,
-    /// Whether what does not fit is cut; otherwise the transport sends it again, and slows down.
+    /// Whether what does not fit is trimmed; otherwise the transport sends it again, and slows down.
     pub trims: bool,
 }
 
@@ -26,7 +26,7 @@ impl Link {
     ///
     /// Without trimming, transport uses what there is, and a step that does not fit into BDP and buffer costs a round trip more, in which a hundredth
     /// is repaired. With trimming, of what neither goes through while packets leave nor fits the buffer, the tails are missing. (Packets of fewer planes leave the faster, so at one pace a
-    /// port with a tenth of the line cuts nine tenths of them whatever the ratio, and no law of ratios alone could answer.)
+    /// port with a tenth of the line trims nine tenths of them whatever the ratio, and no law of ratios alone could answer.)
     pub fn carry(&self, at_ns: u64, bytes: u64, ratio: f64, pace: f64, available_bps: f64) -> Step {
         let available = available_bps.max(1.0) / 8e9;
         let sent = bytes as f64;
@@ -68,14 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_cut_and_takes_no_longer() {
+    fn what_does_not_fit_is_trimmed_and_takes_no_longer() {
         let link = Link { line_bps: GBPS, propagation_ns: 0.0, buffer: 0.0, trims: true };
         let (whole, half) =
             (link.carry(0, 1_000_000, 0.75, 1.0, GBPS), link.carry(0, 1_000_000, 0.75, 1.0, GBPS / 2.0));
         assert_eq!((whole.cut, whole.arrived), (0.0, 1.0));
         assert_eq!(half.delay_ns, whole.delay_ns);
         assert!((half.arrived - 0.5).abs() < 1e-9, "{half:?}");
-        // Fewer planes at the same spacing fit, and take no longer; left to leave the faster they are cut as before.
+        // Fewer planes at the same spacing fit, and take no longer; left to leave the faster they are trimmed as before.
         let spaced = link.carry(0, 500_000, 0.375, 0.5, GBPS / 2.0);
         assert_eq!((spaced.cut, spaced.delay_ns), (0.0, whole.delay_ns));
         assert!((link.carry(0, 500_000, 0.375, 1.0, GBPS / 2.0).arrived - 0.5).abs() < 1e-9);

@@ -27,8 +27,8 @@ use selective::Selective;
 pub struct Counts {
     /// DATA that came.
     pub offered: u64,
-    /// Of these, cut here.
-    pub cut: u64,
+    /// Of these, trimmed here.
+    pub trimmed: u64,
     /// Of these, dropped here.
     pub dropped: u64,
     /// Of these, returned to their senders from here.
@@ -48,7 +48,7 @@ pub struct Counts {
 impl Counts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.offered += other.offered;
-        self.cut += other.cut;
+        self.trimmed += other.trimmed;
         self.dropped += other.dropped;
         self.returned += other.returned;
         self.marked += other.marked;
@@ -69,7 +69,7 @@ impl Counts {
 
 /// The queues of one port. The packet on the line is not among those that wait.
 pub trait Discipline: std::fmt::Debug + Send {
-    /// Takes a packet in; or marks it, cuts it, drops it, or another one in its place.
+    /// Takes a packet in; or marks it, trims it, drops it, or another one in its place.
     fn enqueue(&mut self, now_ns: u64, packet: Packet, counts: &mut Counts);
     /// The packet to send next.
     fn dequeue(&mut self) -> Option<Packet>;
@@ -81,7 +81,7 @@ pub trait Discipline: std::fmt::Debug + Send {
     }
     /// Holds a priority or lets it go on, where PFC does that.
     fn hold(&mut self, _class: u8, _on: bool) {}
-    /// A header that goes back to its sender, if the packet that came last had no room even cut (NDP §3.2.4).
+    /// A header that goes back to its sender, if the packet that came last had no room even trimmed (NDP §3.2.4).
     fn returned(&mut self) -> Option<Packet> {
         None
     }
@@ -109,7 +109,7 @@ pub enum Rule {
         /// Most bytes that wait.
         limit: u64,
     },
-    /// Eight whole packets, and what does not fit is cut to its head (NDP, SIGCOMM 2017, §3.1); heads that do not fit go back to their senders (§3.2.4).
+    /// Eight whole packets, and what does not fit is trimmed to its head (NDP, SIGCOMM 2017, §3.1); heads that do not fit go back to their senders (§3.2.4).
     Ndp {
         /// Whole packets that wait at most.
         packets: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels: the head of a frame, and its length. Bodies are not simulated; a cut changes the length.
+//! What travels: the head of a frame, and its length. Bodies are not simulated; a trim changes the length.
 
 /// Bytes in front of what a DATA packet carries, the same for all transports so that they are compared at equal payloads: Ethernet 14, IPv4 20, UDP 8,
 /// 20 of the transport (docs/reference/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
@@ -52,9 +52,9 @@ pub enum Ecn {
 pub enum Trimming {
     /// Nothing.
     Plain,
-    /// Cut it.
+    /// Trim it.
     Trimmable,
-    /// It was cut, and is not again.
+    /// It was trimmed, and is not again.
     Trimmed,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Report {
     pub(crate) number: u32,
     /// Planes that the receiver has of it.
     pub(crate) planes: u8,
-    pub(crate) cut: bool,
+    pub(crate) trimmed: bool,
     pub(crate) marked: bool,
     pub(crate) entropy: u16,
     /// How long the receiver has held the report back.
@@ -98,7 +98,7 @@ pub struct Packet {
     pub number: u32,
     /// Bytes of the whole frame as it is now.
     pub length: u32,
-    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of cut packets, the payload's bytes that were left out; NDP: how often the packet was returned.
+    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of trimmed packets, the payload's bytes that were left out; NDP: how often the packet was returned.
     pub rank: u32,
     /// Host that sends it.
     pub source: u32,
@@ -114,7 +114,7 @@ pub struct Packet {
     pub ecn: Ecn,
     /// In answers: whether the packet that is answered was marked; in pause frames: whether to hold.
     pub echo: bool,
-    /// Whether it may be cut.
+    /// Whether it may be trimmed.
     pub trimming: Trimming,
     /// In what a host sends to a flow's source: flows that are arriving at it; 0 elsewhere.
     pub senders: u16,
@@ -130,7 +130,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A whole packet of DATA of so many bytes, ECN-capable and not to be cut, from host 0 to host 1.
+    /// A whole packet of DATA of so many bytes, ECN-capable and not to be trimmed, from host 0 to host 1.
     pub fn data(flow: u32, number: u32, length: u32) -> Self {
         Self {
             flow,
@@ -190,8 +190,8 @@ impl Packet {
         }
     }
 
-    /// Whether it was cut on its way.
-    pub fn is_cut(&self) -> bool {
+    /// Whether it was trimmed on its way.
+    pub fn is_trimmed(&self) -> bool {
         self.trimming == Trimming::Trimmed
     }
 }

@@ -17,14 +17,14 @@ const AGENT_PORT: u16 = 9_217;
 /// Routers that a packet may meet.
 const TTL: u8 = 64;
 
-/// Code points of the fabric's DSCP plan (docs/reference/fabric-file.md): what hosts write, and what switches write into what they cut.
+/// Code points of the fabric's DSCP plan (docs/reference/fabric-file.md): what hosts write, and what switches write into what they trim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodePoints {
-    /// Packets that may be cut.
+    /// Packets that may be trimmed.
     pub trimmable: u8,
     /// Data that may not.
     pub droppable: u8,
-    /// Packets that were cut, by whatever port; the first is for those that a plain switch has cut.
+    /// Packets that were trimmed, by whatever port; the first is for those that a plain switch has trimmed.
     pub trimmed: Vec<u8>,
     /// Control packets.
     pub control: u8,
@@ -78,7 +78,7 @@ pub enum ProgramsError {
         /// Links that it has.
         links: usize,
     },
-    /// Cut packets could not be told.
+    /// Trimmed packets could not be told.
     #[error("no code point says that a packet was trimmed")]
     Trimmed,
 }
@@ -152,7 +152,7 @@ impl Programs {
         Head { bytes, ingress: 0 }
     }
 
-    /// Takes over what the program made of a packet: its length, whether it was cut, whether it was marked.
+    /// Takes over what the program made of a packet: its length, whether it was trimmed, whether it was marked.
     pub(crate) fn leave(&self, packet: &mut Packet, frame: &[u8], length: usize) {
         packet.length = length.min(u32::MAX as usize) as u32;
         let Some(head) = &mut packet.head else { return };
@@ -234,10 +234,10 @@ mod tests {
         let mut packet = Packet::data(7, 9, 1_406);
         packet.trimming = Trimming::Trimmable;
         packet.head = Some(Box::new(programs.head(&packet)));
-        let cut = frame::write(address(1), address(2), 35 << 2 | 3, 50_000, AGENT_PORT, &[0; 76]).unwrap();
-        programs.leave(&mut packet, &cut, 118);
-        assert_eq!((packet.length, packet.ecn, packet.is_cut()), (118, Ecn::Ce, true));
-        assert_eq!(packet.head.unwrap().of(118), &cut[..62]);
+        let trimmed = frame::write(address(1), address(2), 35 << 2 | 3, 50_000, AGENT_PORT, &[0; 76]).unwrap();
+        programs.leave(&mut packet, &trimmed, 118);
+        assert_eq!((packet.length, packet.ecn, packet.is_trimmed()), (118, Ecn::Ce, true));
+        assert_eq!(packet.head.unwrap().of(118), &trimmed[..62]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct RunReport {
     pub packet_hops_per_second: f64,
     /// DATA packets that senders sent.
     pub packets: u64,
-    /// Cut by switches.
+    /// Trimmed by switches.
     pub trimmed_share: f64,
     /// Dropped by switches or lost on links.
     pub dropped_share: f64,
@@ -116,7 +116,7 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         packet_hops: outcome.packet_hops,
         packet_hops_per_second: (outcome.packet_hops as f64 / wall_s.max(1e-9)).round(),
         packets: outcome.sent,
-        trimmed_share: share(outcome.switches.cut),
+        trimmed_share: share(outcome.switches.trimmed),
         dropped_share: share(outcome.switches.dropped + outcome.lost),
         repaired_share: share(outcome.repairs),
         marked_share: share(outcome.switches.marked),

@@ -269,7 +269,7 @@ impl Switch {
                 continue;
             };
             if state.length < packet.length && packet.trimming == Trimming::Trimmable {
-                at.counts.cut += 1;
+                at.counts.trimmed += 1;
             }
             packet.length = state.length;
             let (queue, length) = (state.queue, state.length);

@@ -129,14 +129,14 @@ pub(crate) trait Receiver: std::fmt::Debug + Send {
 /// How much of a flow has to arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Delivery {
-    /// Packets may be cut, and this share of them be lost, once the sender has asked (the agent's `Bounded`).
-    Cut {
+    /// Packets may be trimmed, and this share of them be lost, once the sender has asked (the agent's `Bounded`).
+    Trim {
         /// The share.
         loss: f64,
     },
-    /// All planes of all packets; packets may be cut, and the rest of them is sent again.
-    RepairCut,
-    /// All packets; they are not cut.
+    /// All planes of all packets; packets may be trimmed, and the rest of them is sent again.
+    RepairTrimmed,
+    /// All packets; they are not trimmed.
     RepairDropped,
 }
 

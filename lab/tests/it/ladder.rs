@@ -10,7 +10,7 @@ use trimwire_lab::sim::discipline::{Counts, Discipline as _, Ladder, Rungs};
 use trimwire_lab::sim::packet::{Ecn, Kind, Packet, Trimming};
 use trimwire_switch::{PortConfig, Switch, SwitchConfig};
 
-/// What left the one port: when, its number, its length, whether it was cut, whether it was marked.
+/// What left the one port: when, its number, its length, whether it was trimmed, whether it was marked.
 type Left = Vec<(u64, u32, usize, bool, bool)>;
 
 /// DSCPs of `fabric_program`, with their queues.
@@ -48,7 +48,7 @@ fn arrivals(seed: u64, load: f64) -> Vec<Arrival> {
     made
 }
 
-/// Room for heads: µs of the trim queue, and the cap on what is cut.
+/// Room for heads: µs of the trim queue, and the cap on what is trimmed.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     trim_drop_us: u64,
@@ -149,7 +149,7 @@ fn plain(arrivals: &[Arrival], room: Room) -> (Left, Counts) {
                 free_ns,
                 packet.number,
                 packet.length as usize,
-                packet.is_cut(),
+                packet.is_trimmed(),
                 packet.ecn == Ecn::Ce,
             ));
         }
@@ -190,7 +190,7 @@ fn the_plain_trimming_switch_is_the_p4_engines_packet_for_packet() {
         }
         assert_eq!(plain.len(), engine.len(), "load {load}");
         if load > 1.0 {
-            assert!(counts.cut > 100 && counts.dropped > 0, "load {load} cuts and drops: {counts:?}");
+            assert!(counts.trimmed > 100 && counts.dropped > 0, "load {load} trims and drops: {counts:?}");
         }
     }
 }

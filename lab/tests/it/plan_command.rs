@@ -61,7 +61,7 @@ fn a_plan_is_drawn_and_checked_against_its_model() {
     let page = std::fs::read_to_string(&drawing).unwrap();
     assert!(
         page.contains("<h1>LSTM on 8 x 8 V100")
-            && page.contains(r#""T9""#)
+            && page.contains("<title>T9</title>")
             && page.contains("between machines")
     );
 
@@ -99,7 +99,6 @@ fn bad_input_names_the_culprit_and_leaves_with_3() {
     assert!(message(&[&lstm, &cluster]).contains("inter.gbps: 0; valid are bandwidths above 0"));
     let model = damaged(&lstm, "elements: 6000", "after: [rnn.bias_hh_l1], elements: 6000");
     assert!(message(&[&model, &pcie]).contains("cycle of tensors that wait for each other: rnn.bias_hh_l1"));
-    assert!(message(&[&lstm, &pcie, "--brute-force"]).contains("brute force tries up to"));
     assert!(message(&["no-such.yaml", &pcie]).contains("cannot read no-such.yaml"));
     // Said once, and in so many words.
     let model = damaged(&lstm, "elements: 6000", "elements: [6000]");
@@ -114,7 +113,7 @@ fn bad_input_names_the_culprit_and_leaves_with_3() {
 #[test]
 fn what_is_measured_here_is_a_cluster_that_can_be_planned_for() {
     let folder = tempfile::tempdir().unwrap();
-    let measured = json(&["measure", "--rounds", "1", "--planes", "4", "--machines", "8", "--json"]);
+    let measured = json(&["measure", "--machines", "8", "--json"]);
     // Four planes of 448 coordinates: 20 bytes of header, and 56 each.
     assert!((measured["share"].as_f64().unwrap() - 244.0 / 1792.0).abs() < 1e-6, "{}", measured["share"]);
     for part in ["compress", "decompress", "all_reduce"] {
@@ -148,7 +147,7 @@ fn what_ranks_measured_takes_the_place_of_loopback_and_is_checked() {
     let file = folder.path().join("perf.json");
     let perf = |role: &str, rows: &str| {
         std::fs::write(&file, format!("{{\"role\": \"{role}\", \"world\": 4, \"rows\": [{rows}]}}")).unwrap();
-        run(&["measure", "--rounds", "1", "--json", "--perf", &file.display().to_string()])
+        run(&["measure", "--json", "--perf", &file.display().to_string()])
     };
     // 60 us, and 1 GB/s of every bit: an all-reduce of four ranks has six rounds, and carries each byte one and a half times.
     let row = |bytes: f64| {

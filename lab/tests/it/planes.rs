@@ -22,25 +22,25 @@ fn da1_jumps_between_its_limits_where_da2_stays() {
     assert!(da1 > 0.1 && da2 == 0.0, "{da1} {da2}");
 }
 
-/// The promise: a few percent cut, whatever the bandwidth, within a dozen steps of its change.
+/// The promise: a few percent trimmed, whatever the bandwidth, within a dozen steps of its change.
 #[test]
-fn trim_feedback_sends_what_arrives_with_a_few_percent_cut() {
+fn trim_feedback_sends_what_arrives_with_a_few_percent_trimmed() {
     let job = Job { gradient: 46.2e6, compute_ns: 50_000_000, transfer: Transfer::Once };
     let link = Link { line_bps: 10e9, propagation_ns: 1e5, buffer: 1e5, trims: true };
     let mut controller = parse("trim-feedback").unwrap();
     let mut now = 0;
     for available in [9e9, 3e9, 2e9, 6e9, 9e9] {
-        let mut cuts = Vec::new();
+        let mut trims = Vec::new();
         for _ in 0..60 {
             let ratio = controller.ratio();
             let step = link.carry(now, (job.gradient * ratio) as u64, ratio, controller.pace(), available);
             now = step.at_ns + job.compute_ns;
-            cuts.push(step.cut);
+            trims.push(step.cut);
             controller.step(&step).unwrap();
         }
-        let settled = &cuts[16..];
+        let settled = &trims[16..];
         let mean = settled.iter().sum::<f64>() / settled.len() as f64;
-        assert!((0.005..0.07).contains(&mean), "{available}: {cuts:?}");
+        assert!((0.005..0.07).contains(&mean), "{available}: {trims:?}");
         // Packets leave as fast as the port takes them.
         let of_port = controller.pace() / (available / 10e9);
         assert!((0.95..1.1).contains(&of_port), "{available}: a pace of {}", controller.pace());
@@ -48,7 +48,7 @@ fn trim_feedback_sends_what_arrives_with_a_few_percent_cut() {
 }
 
 #[test]
-fn a_budget_holds_where_nothing_is_cut() {
+fn a_budget_holds_where_nothing_is_trimmed() {
     let mut controller = parse("trim-feedback:budget_ms=100").unwrap();
     let link = Link { line_bps: 1e9, propagation_ns: 1e6, buffer: 1e5, trims: false };
     let (mut now, mut delays) = (0, Vec::new());

@@ -19,7 +19,7 @@ fn strangers() -> Transport {
 
 fn strangers_by(law: RateConfig) -> Transport {
     Transport::Trimwire(TrimwireConfig {
-        delivery: Delivery::RepairCut,
+        delivery: Delivery::RepairTrimmed,
         law,
         trim_delay_ns: 20_000,
         important: 0.5,
@@ -53,8 +53,8 @@ fn star() -> Topology {
     Shape::Star { hosts: 16, rate_bps: RATE, delay_ns: 1_000 }.topology()
 }
 
-fn cut_share(outcome: &Outcome) -> f64 {
-    outcome.switches.cut as f64 / outcome.sent as f64
+fn trimmed_share(outcome: &Outcome) -> f64 {
+    outcome.switches.trimmed as f64 / outcome.sent as f64
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn ranks_begin_a_run_at_the_rates_that_the_one_before_ended_with() {
         [0, 100 * MS].map(|begin_ns| run(&step(&topology, incast(), transport, begin_ns), 1, |_| {}))
     };
     let [first, second] = runs(&strangers());
-    assert!(cut_share(&first) > 0.1 && (cut_share(&second) / cut_share(&first) - 1.0).abs() < 0.1);
+    assert!(trimmed_share(&first) > 0.1 && (trimmed_share(&second) / trimmed_share(&first) - 1.0).abs() < 0.1);
     let [began, again] = runs(&job);
     assert_eq!(began.flows, first.flows, "nothing is known yet");
-    // Who begins at line rate fifteenfold has most of its first packets cut.
-    assert!(cut_share(&again) < 0.5 * cut_share(&began), "{}, {}", cut_share(&began), cut_share(&again));
+    // Who begins at line rate fifteenfold has most of its first packets trimmed.
+    assert!(trimmed_share(&again) < 0.5 * trimmed_share(&began), "{}, {}", trimmed_share(&began), trimmed_share(&again));
     assert_eq!((began.unfinished, again.unfinished), (0, 0));
 }
 

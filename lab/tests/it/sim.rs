@@ -56,7 +56,7 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
         ),
         ("pfabric", Transport::PFabric(PFabricConfig::default()), Rule::PFabric { limit: 100_000 }),
         ("ndp", Transport::Ndp(NdpConfig::default()), Rule::Ndp { packets: 8, heads: 8 * frame }),
-        ("cut", ours(Delivery::Cut { loss: 0.01 }, default_law()), trimming),
+        ("trimmed", ours(Delivery::Trim { loss: 0.01 }, default_law()), trimming),
         (
             "mlt",
             Transport::Mlt(MltConfig::default()),
@@ -77,7 +77,7 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
             Transport::Dcqcn(DcqcnConfig { rto_ns: 500_000, ..DcqcnConfig::default() }),
             Rule::Red { limit: 512 << 10, marks: DCQCN_MARKS, pfc: None },
         ),
-        ("repair cut", ours(Delivery::RepairCut, default_law()), trimming),
+        ("repair trimmed", ours(Delivery::RepairTrimmed, default_law()), trimming),
         ("repair dropped", ours(Delivery::RepairDropped, default_law()), trimming),
     ]
 }
@@ -140,7 +140,7 @@ fn a_flow_alone_takes_its_bits_and_the_paths_delay() {
         let took = slowest_ns(&outcome);
         assert_eq!(outcome.unfinished, 0, "{name}");
         assert!(took.abs_diff(expected) < expected / 100, "{name}: {took} of {expected} ns");
-        assert_eq!((outcome.repairs, outcome.switches.dropped, outcome.switches.cut), (0, 0, 0), "{name}");
+        assert_eq!((outcome.repairs, outcome.switches.dropped, outcome.switches.trimmed), (0, 0, 0), "{name}");
     }
 }
 
@@ -226,9 +226,9 @@ fn incasts_at_full_precision_are_as_fast_as_the_line_where_the_number_of_senders
         let fair = RateConfig::Fixed(Some(100 * GBPS / u64::from(senders)));
         for (name, transport, rule) in [
             ("ndp", Transport::Ndp(NdpConfig::default()), Rule::Ndp { packets: 8, heads: 8 * 4_094 }),
-            ("fair rate", ours(Delivery::RepairCut, fair), ladder(100 * GBPS, PAYLOAD)),
+            ("fair rate", ours(Delivery::RepairTrimmed, fair), ladder(100 * GBPS, PAYLOAD)),
             // Before receivers told it, 1.23 and 1.09.
-            ("default law", ours(Delivery::RepairCut, default_law()), ladder(100 * GBPS, PAYLOAD)),
+            ("default law", ours(Delivery::RepairTrimmed, default_law()), ladder(100 * GBPS, PAYLOAD)),
         ] {
             let outcome =
                 run(&setup(star(senders + 1), incast(senders, 2_000_000, 0, 1), transport, rule), 1, |_| {});
@@ -245,7 +245,7 @@ fn a_permutation_of_128_hosts_ends_about_when_ndps_does() {
     // Queues of single paths make packets late by more than the idle round trip. Taken for losses, they had the slowest flow at 6.6.
     let demands = permutation(128, 2_000_000, 0, 1);
     let fat_tree = Shape::FatTree { k: 8, rate_bps: 100 * GBPS, delay_ns: 1_000 }.topology();
-    for delivery in [Delivery::Cut { loss: 0.01 }, Delivery::RepairCut] {
+    for delivery in [Delivery::Trim { loss: 0.01 }, Delivery::RepairTrimmed] {
         let (transport, rule) = (ours(delivery, default_law()), ladder(100 * GBPS, PAYLOAD));
         let outcome = run(&setup(fat_tree.clone(), demands.clone(), transport, rule), 2, |_| {});
         let share = slowest_ns(&outcome) as f64 / 160_000.0;
@@ -255,17 +255,17 @@ fn a_permutation_of_128_hosts_ends_about_when_ndps_does() {
 }
 
 #[test]
-fn an_incast_that_accepts_cuts_is_faster_than_all_of_its_bytes_could_be() {
+fn an_incast_that_accepts_trims_is_faster_than_all_of_its_bytes_could_be() {
     for (senders, least) in [(15, 0.85), (127, 0.70)] {
         let ideal_ns = f64::from(senders) * 2e6 * 8.0 / 100.0;
-        let transport = ours(Delivery::Cut { loss: 0.01 }, default_law());
+        let transport = ours(Delivery::Trim { loss: 0.01 }, default_law());
         let rule = ladder(100 * GBPS, PAYLOAD);
         let outcome =
             run(&setup(star(senders + 1), incast(senders, 2_000_000, 0, 1), transport, rule), 1, |_| {});
         assert_eq!(outcome.unfinished, 0);
         assert!((slowest_ns(&outcome) as f64) < ideal_ns, "{} of {ideal_ns} ns", slowest_ns(&outcome));
-        assert!(outcome.switches.cut > 0);
-        // Signs alone keep 2/π, 0.637. A rate algorithm that cuts all packets to their signs fails here.
+        assert!(outcome.switches.trimmed > 0);
+        // Signs alone keep 2/π, 0.637. A rate algorithm that trims all packets to their signs fails here.
         let kept = outcome.flows.iter().map(|flow| flow.share_kept).sum::<f64>() / f64::from(senders);
         assert!((least..1.0).contains(&kept), "{senders} senders: {kept} of the energy");
         assert!(outcome.flows.iter().all(|flow| flow.share_kept > std::f64::consts::FRAC_2_PI));
@@ -389,7 +389,7 @@ fn packets_are_conserved() {
         let Outcome { sent, switches, .. } = &outcome;
         // One switch: everything that was sent came there, but for what was on its way at the end.
         assert!(*sent >= switches.offered && sent - switches.offered <= 15 * 64, "{name}: {outcome:?}");
-        assert!(switches.cut + switches.dropped <= switches.offered, "{name}");
+        assert!(switches.trimmed + switches.dropped <= switches.offered, "{name}");
     }
 }
 
@@ -398,7 +398,7 @@ fn a_ring_takes_its_steps_one_after_the_other() {
     let (hosts, bytes) = (8, 8 * 400 * u64::from(PAYLOAD));
     let rate = RateConfig::Fixed(None);
     let outcome = run(
-        &setup(star(hosts), ring(hosts, bytes), ours(Delivery::RepairCut, rate), ladder(100 * GBPS, PAYLOAD)),
+        &setup(star(hosts), ring(hosts, bytes), ours(Delivery::RepairTrimmed, rate), ladder(100 * GBPS, PAYLOAD)),
         1,
         |_| {},
     );

@@ -37,7 +37,7 @@ enum Operation {
 struct Figures {
     took_us: f64,
     sent: u64,
-    cut: u64,
+    trimmed: u64,
     repairs: u64,
 }
 
@@ -55,8 +55,8 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
     let switch = programmed(&config, true);
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let (reliability, traffic) = match delivery {
-            Delivery::Cut { loss } => (Reliability::Bounded { loss: loss as f32 }, Traffic::Trimmable),
-            Delivery::RepairCut => (Reliability::Full, Traffic::Trimmable),
+            Delivery::Trim { loss } => (Reliability::Bounded { loss: loss as f32 }, Traffic::Trimmable),
+            Delivery::RepairTrimmed => (Reliability::Full, Traffic::Trimmable),
             Delivery::RepairDropped => (Reliability::Full, Traffic::Droppable),
         };
         let endpoint =
@@ -84,7 +84,7 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
     Figures {
         took_us: (end_ns - start_ns) as f64 / 1e3,
         sent: after.data_sent,
-        cut: after.cut_received,
+        trimmed: after.cut_received,
         repairs: after.repairs_sent,
     }
 }
@@ -164,7 +164,7 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig,
     Figures {
         took_us: end_ns as f64 / 1e3,
         sent: outcome.sent,
-        cut: outcome.switches.cut,
+        trimmed: outcome.switches.trimmed,
         repairs: outcome.repairs,
     }
 }
@@ -174,14 +174,14 @@ fn off(model: f64, agent: f64) -> f64 {
     (model / agent - 1.0).abs()
 }
 
-/// Both, with times within a share of each other, and packets: those sent, and those cut.
+/// Both, with times within a share of each other, and packets: those sent, and those trimmed.
 fn hold(
     hosts: u16,
     operation: Operation,
     delivery: Delivery,
     rate: RateConfig,
     time: f64,
-    cuts: f64,
+    trims: f64,
 ) -> Figures {
     let theirs = agent(hosts, operation, delivery, rate, DELAYS_NS[0]);
     let ours = model(hosts.into(), operation, delivery, rate, DELAYS_NS[0]);
@@ -190,22 +190,22 @@ fn hold(
     assert!(off(ours.took_us, theirs.took_us) < time, "time: {what}");
     // Rows end in a short packet, messages of the model do not: 74 for 73.14. At the end of a swamped incast the agent sends a few again that stand in the trim queue.
     assert!(off(ours.sent as f64, theirs.sent as f64) < 0.05, "sent: {what}");
-    if theirs.cut == 0 {
-        assert_eq!((ours.cut, ours.repairs, theirs.repairs), (0, 0, 0), "{what}");
+    if theirs.trimmed == 0 {
+        assert_eq!((ours.trimmed, ours.repairs, theirs.repairs), (0, 0, 0), "{what}");
     } else {
-        assert!(off(ours.cut as f64, theirs.cut as f64) < cuts, "cut: {what}");
+        assert!(off(ours.trimmed as f64, theirs.trimmed as f64) < trims, "trimmed: {what}");
     }
-    if delivery == Delivery::RepairCut {
+    if delivery == Delivery::RepairTrimmed {
         assert_eq!(
             (ours.repairs, theirs.repairs),
-            (ours.cut, theirs.cut),
-            "what is cut is sent again: {what}"
+            (ours.trimmed, theirs.trimmed),
+            "what is trimmed is sent again: {what}"
         );
     }
     theirs
 }
 
-const CUT: Delivery = Delivery::Cut { loss: 0.0 };
+const TRIM: Delivery = Delivery::Trim { loss: 0.0 };
 
 fn default_law() -> RateConfig {
     RateConfig::Dctcp(DctcpConfig::default())
@@ -214,7 +214,7 @@ fn default_law() -> RateConfig {
 #[test]
 fn without_congestion_the_model_takes_the_agents_time() {
     assert_eq!(ROW.div_ceil(COORDINATES), 74);
-    for delivery in [CUT, Delivery::RepairCut, Delivery::RepairDropped] {
+    for delivery in [TRIM, Delivery::RepairTrimmed, Delivery::RepairDropped] {
         for rate in [RateConfig::Fixed(None), default_law()] {
             hold(2, Operation::Reduce(16), delivery, rate, 0.01, 0.0);
             // Each packet of a shard of one row meets those of another way in the owner: 503 and 516 us.
@@ -226,16 +226,16 @@ fn without_congestion_the_model_takes_the_agents_time() {
 #[test]
 fn incasts_at_line_rate_are_cut_in_the_model_as_with_the_agent() {
     for (hosts, rows) in [(3, 16), (4, 16), (3, 64), (4, 64)] {
-        let figures = hold(hosts, Operation::Reduce(rows), CUT, RateConfig::Fixed(None), 0.02, 0.06);
-        assert!(figures.cut > figures.sent / 2, "{figures:?}");
+        let figures = hold(hosts, Operation::Reduce(rows), TRIM, RateConfig::Fixed(None), 0.02, 0.06);
+        assert!(figures.trimmed > figures.sent / 2, "{figures:?}");
     }
 }
 
-/// Means over several delays, as parts of what the payloads take on the line: the last result's time, packets cut, and sent again.
+/// Means over several delays, as parts of what the payloads take on the line: the last result's time, packets trimmed, and sent again.
 #[derive(Debug, Clone, Copy)]
 struct Means {
     time: f64,
-    cut: f64,
+    trimmed: f64,
     repairs: f64,
 }
 
@@ -247,7 +247,7 @@ impl Means {
         let line_us = packets * 1_406.0 * 8e6 / RATE as f64;
         Self {
             time: mean(|figures| figures.took_us) / line_us,
-            cut: mean(|figures| figures.cut as f64) / packets,
+            trimmed: mean(|figures| figures.trimmed as f64) / packets,
             repairs: mean(|figures| figures.repairs as f64) / packets,
         }
     }
@@ -270,12 +270,12 @@ const INCASTS: [(u16, usize); 6] = [(3, 16), (4, 16), (5, 16), (3, 64), (4, 64),
 #[test]
 fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
     for (hosts, rows) in INCASTS {
-        for delivery in [CUT, Delivery::RepairCut] {
+        for delivery in [TRIM, Delivery::RepairTrimmed] {
             let (theirs, ours) = Means::both(hosts, rows, delivery);
             // Few of what is repaired since receivers tell how many send to them.
-            assert!(theirs.cut > if delivery == CUT { 0.05 } else { 0.01 }, "{theirs:?}");
+            assert!(theirs.trimmed > if delivery == TRIM { 0.05 } else { 0.01 }, "{theirs:?}");
             assert!(off(ours.time, theirs.time) < 0.015, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
-            assert!(off(ours.cut, theirs.cut) < 0.05, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
+            assert!(off(ours.trimmed, theirs.trimmed) < 0.05, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
         }
     }
 }
@@ -283,13 +283,13 @@ fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
 #[test]
 fn an_incast_of_agents_that_repair_ends_when_the_line_could() {
     for (hosts, rows) in [(4, 64), (8, 16), (16, 16)] {
-        let figures = agent(hosts, Operation::Reduce(rows), Delivery::RepairCut, default_law(), DELAYS_NS[0]);
+        let figures = agent(hosts, Operation::Reduce(rows), Delivery::RepairTrimmed, default_law(), DELAYS_NS[0]);
         // Whole frames alone, with 62 bytes around each payload.
         let line_us = f64::from(hosts - 1) * rows as f64 * (3 * ROW + 74 * 62) as f64 * 8e6 / RATE as f64;
         let share = figures.took_us / line_us;
-        // Before receivers told how many send to them: 1.02, 1.05 and 1.05, with 14, 26 and 30 % of the packets cut.
+        // Before receivers told how many send to them: 1.02, 1.05 and 1.05, with 14, 26 and 30 % of the packets trimmed.
         assert!(share < 1.03, "{hosts} hosts: {share} of {line_us} us: {figures:?}");
-        assert!(figures.cut < figures.sent / 8, "{hosts} hosts: {figures:?}");
+        assert!(figures.trimmed < figures.sent / 8, "{hosts} hosts: {figures:?}");
     }
 }
 

@@ -41,8 +41,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             Ok(print(&report::checked(&made, &cluster, &seconds))?)
         };
     }
-    let (made, schedule) =
-        plan(&model, &cluster, options.brute_force, &mut clock()).map_err(Failure::input)?;
+    let (made, schedule) = plan(&model, &cluster, &mut clock()).map_err(Failure::input)?;
     if let Some(file) = &options.output {
         let page =
             timeline::page(&schedule, &made, model.forward_ms * 1e6, report::table(&made, &cluster, true));
@@ -52,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     if options.json {
         Ok(print_json(&made)?)
     } else {
-        Ok(print(&report::table(&made, &cluster, options.all))?)
+        Ok(print(&report::table(&made, &cluster, false))?)
     }
 }
 

@@ -60,10 +60,11 @@ pub(crate) fn run(options: &Options) -> Outcome {
         // Found out before the runs, and not after them.
         create(folder)?;
     }
+    let threads = options.threads.map_or_else(options::processors, std::num::NonZeroUsize::get);
     let (mut runs, mut curves) = (Vec::new(), Vec::new());
     for number in chosen {
         let prepared = scenario.prepare(number, scenario.file.seed)?;
-        let (report, drawn) = run_one(&prepared, options.threads.count())?;
+        let (report, drawn) = run_one(&prepared, threads)?;
         runs.push(report);
         curves.push(drawn);
     }

@@ -11,23 +11,23 @@ const QUEUES: usize = 8;
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rungs {
-    /// ECN-capable packets that may not be cut are marked.
+    /// ECN-capable packets that may not be trimmed are marked.
     pub mark_at: [u64; 2],
-    /// Packets are cut to `shallow_size`; those that may not be and are not ECN-capable are dropped.
+    /// Packets are trimmed to `shallow_size`; those that may not be and are not ECN-capable are dropped.
     pub shallow_at: [u64; 2],
-    /// Packets are cut to `deep_size`.
+    /// Packets are trimmed to `deep_size`.
     pub deep_at: [u64; 2],
     /// Whatever enters the queue is dropped.
     pub drop_at: [u64; 2],
-    /// Bytes of a frame that is cut a little.
+    /// Bytes of a frame that is trimmed a little.
     pub shallow_size: u32,
-    /// Bytes of a frame that is cut to its signs.
+    /// Bytes of a frame that is trimmed to its signs.
     pub deep_size: u32,
-    /// Queue of what is cut.
+    /// Queue of what is trimmed.
     pub trim_queue: u8,
-    /// Heads find no room in the trim queue: their packets go into their own queue whole, below `drop_at`; what comes cut is dropped.
+    /// Heads find no room in the trim queue: their packets go into their own queue whole, below `drop_at`; what comes trimmed is dropped.
     pub trim_drop_at: u64,
-    /// Of cut packets: bytes per 1,024 µs, and burst in bytes.
+    /// Of trimmed packets: bytes per 1,024 µs, and burst in bytes.
     pub cap: Option<(u32, u32)>,
 }
 
@@ -50,7 +50,7 @@ impl Rungs {
     }
 }
 
-/// The length below which the program does not cut: Ethernet, IPv4, UDP, and a DATA header (`TRIMWIRE_HEAD_BYTES`).
+/// The length below which the program does not trim: Ethernet, IPv4, UDP, and a DATA header (`TRIMWIRE_HEAD_BYTES`).
 const HEAD_END: u32 = 14 + 20 + 8 + 20;
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub struct Ladder {
 enum Verdict {
     Admit,
     AdmitMarked,
-    Cut(u32),
+    Trim(u32),
     Drop,
 }
 
@@ -103,7 +103,7 @@ impl Ladder {
                 let deep = waiting >= rungs.deep_at[at];
                 let size = if deep { rungs.deep_size } else { rungs.shallow_size }.max(HEAD_END);
                 if size < packet.length && !trim_full {
-                    Verdict::Cut(size)
+                    Verdict::Trim(size)
                 } else {
                     self.as_it_is(packet, queue)
                 }
@@ -121,7 +121,7 @@ impl Ladder {
         if self.queues[queue].bytes >= self.rungs.drop_at[important] { Verdict::Drop } else { Verdict::Admit }
     }
 
-    /// Whether a cut packet of so many bytes is within the cap; pays for it if so.
+    /// Whether a trimmed packet of so many bytes is within the cap; pays for it if so.
     fn within_cap(&mut self, now_ns: u64, length: u32) -> bool {
         let Some((rate, burst)) = self.rungs.cap else { return true };
         let now_us = now_ns / 1_000;
@@ -155,7 +155,7 @@ impl Discipline for Ladder {
         match self.verdict(&packet, queue) {
             Verdict::Drop => counts.drop(&packet),
             Verdict::Admit => {
-                if packet.is_cut() && !self.within_cap(now_ns, packet.length) {
+                if packet.is_trimmed() && !self.within_cap(now_ns, packet.length) {
                     return counts.drop(&packet);
                 }
                 self.admit(packet, queue);
@@ -167,7 +167,7 @@ impl Discipline for Ladder {
                 packet.ecn = Ecn::Ce;
                 self.admit(packet, queue);
             }
-            Verdict::Cut(size) => {
+            Verdict::Trim(size) => {
                 if !self.within_cap(now_ns, size) {
                     return match self.as_it_is(&packet, queue) {
                         Verdict::Drop => counts.drop(&packet),
@@ -176,7 +176,7 @@ impl Discipline for Ladder {
                 }
                 packet.length = size;
                 packet.trimming = Trimming::Trimmed;
-                counts.cut += 1;
+                counts.trimmed += 1;
                 let trim_queue = self.trim_queue();
                 self.admit(packet, trim_queue);
             }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Heads served for one whole packet while both wait (§3.1: 10:1).
 const HEADS_A_PACKET: u32 = 10;
 
-/// §3.1: where the low-priority queue is full, the packet that comes or the last one that waits is cut, by a coin, which keeps phases from repeating; heads and
+/// §3.1: where the low-priority queue is full, the packet that comes or the last one that waits is trimmed, by a coin, which keeps phases from repeating; heads and
 /// control packets wait in the other queue. §3.2.4: a head that finds that one full goes back to its sender, once.
 #[derive(Debug)]
 pub(super) struct Ndp {
@@ -59,24 +59,24 @@ impl Ndp {
 
 impl Discipline for Ndp {
     fn enqueue(&mut self, _: u64, packet: Packet, counts: &mut Counts) {
-        if packet.kind != Kind::Data || packet.is_cut() {
+        if packet.kind != Kind::Data || packet.is_trimmed() {
             return self.enqueue_head(packet, counts);
         }
-        let mut cut = packet;
+        let mut packet = packet;
         if self.whole.len() < self.packets {
-            self.bytes += u64::from(cut.length);
-            return self.whole.push_back(cut);
+            self.bytes += u64::from(packet.length);
+            return self.whole.push_back(packet);
         }
         if self.coin.below(2) == 0
             && let Some(last) = self.whole.back_mut()
         {
-            self.bytes = self.bytes - u64::from(last.length) + u64::from(cut.length);
-            std::mem::swap(last, &mut cut);
+            self.bytes = self.bytes - u64::from(last.length) + u64::from(packet.length);
+            std::mem::swap(last, &mut packet);
         }
-        cut.length = cut.length.min(HEAD);
-        cut.trimming = Trimming::Trimmed;
-        counts.cut += 1;
-        self.enqueue_head(cut, counts);
+        packet.length = packet.length.min(HEAD);
+        packet.trimming = Trimming::Trimmed;
+        counts.trimmed += 1;
+        self.enqueue_head(packet, counts);
     }
 
     fn dequeue(&mut self) -> Option<Packet> {
@@ -108,16 +108,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ninth_packet_or_the_eighth_is_cut_by_a_coin_and_goes_first() {
+    fn the_ninth_packet_or_the_eighth_is_trimmed_by_a_coin_and_goes_first() {
         let mut arrived = 0;
         for seed in 0..200 {
             let (mut queue, mut counts) = (Ndp::new(8, 1 << 20, seed, 0), Counts::default());
             for number in 0..9 {
                 queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
             }
-            assert_eq!((counts.cut, queue.bytes()), (1, 8 * 1_500 + u64::from(HEAD)));
+            assert_eq!((counts.trimmed, queue.bytes()), (1, 8 * 1_500 + u64::from(HEAD)));
             let first = queue.dequeue().unwrap();
-            assert!(first.is_cut() && first.length == HEAD && (7..9).contains(&first.number));
+            assert!(first.is_trimmed() && first.length == HEAD && (7..9).contains(&first.number));
             arrived += u32::from(first.number == 8);
             let rest: Vec<u32> = std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.number).collect();
             assert_eq!(rest[..7], [0, 1, 2, 3, 4, 5, 6]);
@@ -138,7 +138,7 @@ mod tests {
         assert!((2..=3).contains(&back.number), "the one that came or the one that waited");
         queue.enqueue(0, back, &mut counts);
         assert!(queue.returned().is_none());
-        assert_eq!((counts.cut, counts.returned, counts.dropped, counts.control_dropped), (3, 1, 0, 1));
+        assert_eq!((counts.trimmed, counts.returned, counts.dropped, counts.control_dropped), (3, 1, 0, 1));
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         for number in 0..30 {
             queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
         }
-        let heads: Vec<bool> = std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.is_cut()).collect();
+        let heads: Vec<bool> = std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.is_trimmed()).collect();
         let expected: Vec<bool> = (0..30).map(|at| at % 11 != 10 && at < 24).collect();
         assert_eq!(heads, expected);
     }

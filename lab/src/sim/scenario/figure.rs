@@ -25,7 +25,7 @@ pub enum Measure {
     P50OfIdeal,
     /// From the begin of the first flow to the end of the last.
     Completion,
-    /// Share of the packets sent that switches cut.
+    /// Share of the packets sent that switches trim.
     Trimmed,
     /// Likewise, dropped or lost.
     Dropped,

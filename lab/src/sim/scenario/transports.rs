@@ -83,8 +83,8 @@ pub(super) fn transport(
             );
         }
         let delivery = match words.delivery {
-            DeliveryWord::Trim => Delivery::Cut { loss: words.loss },
-            DeliveryWord::RepairTrimmed => Delivery::RepairCut,
+            DeliveryWord::Trim => Delivery::Trim { loss: words.loss },
+            DeliveryWord::RepairTrimmed => Delivery::RepairTrimmed,
             DeliveryWord::RepairDropped => Delivery::RepairDropped,
         };
         made.push(Transport::Trimwire(TrimwireConfig {

@@ -65,7 +65,7 @@ impl EachReceiver {
 impl Receiver for EachReceiver {
     fn handle_packet(&mut self, _: u64, packet: &Packet, out: &mut VecDeque<Packet>) {
         match packet.kind {
-            Kind::Data if !packet.is_cut() => {
+            Kind::Data if !packet.is_trimmed() => {
                 self.board.insert(packet.number);
                 out.push_back(packet.answer(Kind::Ack, packet.number));
             }

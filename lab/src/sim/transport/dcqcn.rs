@@ -189,7 +189,7 @@ impl DcqcnReceiver {
 
 impl Receiver for DcqcnReceiver {
     fn handle_packet(&mut self, now_ns: u64, packet: &Packet, out: &mut VecDeque<Packet>) {
-        if packet.kind != Kind::Data || packet.is_cut() {
+        if packet.kind != Kind::Data || packet.is_trimmed() {
             return;
         }
         if packet.ecn == Ecn::Ce && now_ns >= self.quiet_until_ns {

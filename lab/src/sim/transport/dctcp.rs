@@ -238,7 +238,7 @@ impl DctcpReceiver {
 
 impl Receiver for DctcpReceiver {
     fn handle_packet(&mut self, _: u64, packet: &Packet, out: &mut VecDeque<Packet>) {
-        if packet.kind == Kind::Data && !packet.is_cut() {
+        if packet.kind == Kind::Data && !packet.is_trimmed() {
             self.board.insert(packet.number);
             out.push_back(packet.answer(Kind::Ack, self.board.next()));
         }

@@ -270,7 +270,7 @@ impl MltReceiver {
         let reports = missing.map(|number| Report {
             number,
             planes: 0,
-            cut: false,
+            trimmed: false,
             marked: false,
             entropy: 0,
             held_ns: 0,

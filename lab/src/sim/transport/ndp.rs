@@ -23,15 +23,15 @@ struct Pulls {
 
 impl Pulls {
     /// Pulls that answer a packet: one, and one more for each time that it was returned before it came.
-    fn answer(&mut self, cut: bool, returns: u32) -> u32 {
-        self.needed += u32::from(cut) + returns;
+    fn answer(&mut self, trimmed: bool, returns: u32) -> u32 {
+        self.needed += u32::from(trimmed) + returns;
         let pulls = (1 + returns).min(self.needed.saturating_sub(self.allowed));
         self.allowed += pulls;
         pulls
     }
 }
 
-/// Packets that were cut wait for a pull; pulls are answered by these first, then by the rest of the flow.
+/// Packets that were trimmed wait for a pull; pulls are answered by these first, then by the rest of the flow.
 #[derive(Debug)]
 pub(super) struct NdpSender {
     flow: Flow,
@@ -104,9 +104,9 @@ impl NdpSender {
     }
 
     /// An answer tells of as many pulls as the receiver makes of the packet.
-    fn expect(&mut self, number: u32, cut: bool) {
+    fn expect(&mut self, number: u32, trimmed: bool) {
         let returns = self.returned.remove(&number).unwrap_or(0);
-        self.expected += self.pulls.answer(cut, returns);
+        self.expected += self.pulls.answer(trimmed, returns);
     }
 
     fn settle(&mut self, number: u32) -> bool {
@@ -234,13 +234,13 @@ impl Receiver for NdpReceiver {
         if packet.kind != Kind::Data {
             return;
         }
-        if packet.is_cut() {
+        if packet.is_trimmed() {
             out.push_back(packet.answer(Kind::Nack, packet.number));
         } else {
             self.board.insert(packet.number);
             out.push_back(packet.answer(Kind::Ack, packet.number));
         }
-        for _ in 0..self.pulls.answer(packet.is_cut(), packet.rank) {
+        for _ in 0..self.pulls.answer(packet.is_trimmed(), packet.rank) {
             out.push_back(packet.answer(Kind::Pull, packet.number));
         }
     }

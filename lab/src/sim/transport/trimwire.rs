@@ -24,7 +24,7 @@ use trimwire_agent::transfer::{Overtaken, PathEstimate, Silence};
 
 /// Least part of the window that a peer has (`EndpointConfig::window_bytes`).
 const LEAST_WINDOW: u64 = 24_000;
-/// The queue of DATA; cut packets go in the ladder's, one above.
+/// The queue of DATA; trimmed packets go in the ladder's, one above.
 const DATA_CLASS: u8 = 5;
 /// First of the source ports.
 const PORTS: u16 = 49_152;
@@ -108,7 +108,7 @@ impl TrimwireSender {
     }
 
     fn full(&self) -> bool {
-        matches!(self.config.delivery, Delivery::RepairCut | Delivery::RepairDropped)
+        matches!(self.config.delivery, Delivery::RepairTrimmed | Delivery::RepairDropped)
     }
 
     /// What an agent has on its way to a peer that has asked for it: its part, and at least twice what the idle path holds at this rate.
@@ -156,17 +156,17 @@ impl TrimwireSender {
             if taken.awaited && !whole && self.full() {
                 self.repairs.insert(report.number);
             }
-            // What came twice, or was cut again, brought nothing.
+            // What came twice, or was trimmed again, brought nothing.
             if taken.planes == taken.before {
                 continue;
             }
             feedback.arrived += 1;
             feedback.bytes += u64::from(self.whole_length(report.number));
-            feedback.cut += u32::from(report.cut);
+            feedback.cut += u32::from(report.trimmed);
             feedback.marked += u32::from(report.marked);
-            way.spray.on_arrived(path, 1, u32::from(report.cut));
+            way.spray.on_arrived(path, 1, u32::from(report.trimmed));
             overtaken = overtaken.max(taken.overtaken);
-            if !report.cut {
+            if !report.trimmed {
                 // The newest is echoed, and of one that left twice no round trip is known.
                 let rtt_ns = now_ns.checked_sub(report.sent_ns + u64::from(report.held_ns));
                 feedback.rtt_ns = rtt_ns.filter(|_| taken.once);
@@ -327,7 +327,7 @@ impl Sender for TrimwireSender {
         self.sent.packets += 1;
         self.after_data(now_ns, &way.estimate);
         let whole = self.flow.payload_of(number);
-        let cut = matches!(self.config.delivery, Delivery::Cut { .. } | Delivery::RepairCut);
+        let trimmed = matches!(self.config.delivery, Delivery::Trim { .. } | Delivery::RepairTrimmed);
         // Magnitudes have no order in a message: which packets are important is drawn.
         let draw = mix(self.flow.seed ^ u64::from(number)) as f64 / u64::MAX as f64;
         Some(Packet {
@@ -336,7 +336,7 @@ impl Sender for TrimwireSender {
             entropy: PORTS.wrapping_add(path),
             class: DATA_CLASS,
             ecn: if draw < self.config.important { Ecn::Ect } else { Ecn::NotEct },
-            trimming: if cut { Trimming::Trimmable } else { Trimming::Plain },
+            trimming: if trimmed { Trimming::Trimmable } else { Trimming::Plain },
             ..self.flow.data(now_ns, number)
         })
     }

@@ -11,14 +11,18 @@ use clap::Args;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, PLANES};
+use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET};
 use trimwire_lab::espresso::Cluster;
 use trimwire_agent::planes::fit::{Line, fit};
+
+/// Planes that the compressor sends.
+const PLANES_SENT: u8 = 4;
+/// Each size is measured this often; the median counts.
+const ROUNDS: u32 = 7;
 
 const HELP: &str = "\
 Examples:
   trimwire-lab plan measure > cluster.yaml                          codec on this processor, collectives between two ranks on loopback
-  trimwire-lab plan measure --planes 4 --threads 2
   torchrun … trimwire-agent perf all-reduce --json > perf.json  on the job's ranks, then:
   trimwire-lab plan measure --perf perf.json --machines 8 > cluster.yaml
 
@@ -29,12 +33,6 @@ sample's error.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct MeasureOptions {
-    /// Planes to send: the compressor is the default codec with this many.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
-    pub planes: u8,
-    /// Encode and decode with this many threads.
-    #[arg(long, default_value_t = 1, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: u16,
     /// Take the output of `trimwire-agent perf all-reduce --json` on the job's ranks, instead of measuring
     /// two ranks on loopback.
     #[arg(long, value_name = "FILE")]
@@ -42,9 +40,6 @@ pub(crate) struct MeasureOptions {
     /// Machines of the cluster [default: the ranks that were measured].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub machines: Option<u32>,
-    /// Measure each size this often, and take the median.
-    #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub rounds: u32,
     /// Print JSON, samples included.
     #[arg(long)]
     pub json: bool,
@@ -81,7 +76,6 @@ impl Fitted {
 struct Report {
     planes: u8,
     share: f64,
-    threads: u16,
     compress: Fitted,
     decompress: Fitted,
     ranks: u32,
@@ -101,23 +95,22 @@ pub(crate) fn run(options: &MeasureOptions) -> Outcome {
             network::of_perf(&text).with_context(|| super::name(file)).map_err(Failure::input)?;
         (ranks, format!("{ranks} ranks of a perf"), samples)
     } else {
-        let samples = network::on_loopback(options.rounds).context("collectives on loopback")?;
+        let samples = network::on_loopback(ROUNDS).context("collectives on loopback")?;
         (2, "two ranks on loopback".to_owned(), samples)
     };
-    let [compress, decompress] = codec::times(options.planes, options.threads, options.rounds)?;
+    let [compress, decompress] = codec::times(PLANES_SENT, ROUNDS)?;
     let (compress, decompress) = (Fitted::new(compress)?, Fitted::new(decompress)?);
     let all_reduce = Fitted::new(samples).context("all-reduces")?;
     let n = f64::from(ranks);
     // An all-reduce takes 2 ((n − 1) α + (n − 1)/n · bytes / β): espresso's model of it.
     let latency_us = (all_reduce.launch_us / (2.0 * (n - 1.0))).max(0.01);
     let gbps = 8.0 * all_reduce.gbytes_per_s * 2.0 * (n - 1.0) / n;
-    let share = Codec::Rht.packet_len(options.planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64
+    let share = Codec::Rht.packet_len(PLANES_SENT, DEFAULT_COORDINATES_PER_PACKET, false) as f64
         / (4 * DEFAULT_COORDINATES_PER_PACKET) as f64;
     let machines = options.machines.unwrap_or(ranks);
     let mut report = Report {
-        planes: options.planes,
+        planes: PLANES_SENT,
         share,
-        threads: options.threads,
         compress,
         decompress,
         ranks,
@@ -134,11 +127,11 @@ pub(crate) fn run(options: &MeasureOptions) -> Outcome {
 }
 
 fn yaml(report: &Report, machines: u32) -> String {
-    let Report { planes, share, threads, compress, decompress, over, all_reduce, latency_us, gbps, .. } =
+    let Report { planes, share, compress, decompress, over, all_reduce, latency_us, gbps, .. } =
         report;
     let off = |fitted: &Fitted| format!("worst sample {:.0} % off", fitted.worst * 100.0);
     let mut text = String::new();
-    let _ = writeln!(text, "# Measured by trimwire-lab plan measure: {over}; codec with {threads} threads.");
+    let _ = writeln!(text, "# Measured by trimwire-lab plan measure: {over}; codec with one thread.");
     let _ = writeln!(text, "cluster: measured, {machines} machines");
     let _ = writeln!(text, "machines: {machines}\ngpus: 1");
     let _ = writeln!(

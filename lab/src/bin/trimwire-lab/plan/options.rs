@@ -30,18 +30,12 @@ pub(crate) struct Options {
     /// Cluster file: machines, links, devices, compressor.
     #[arg(value_name = "CLUSTER.yaml", required = true)]
     pub cluster: Option<PathBuf>,
-    /// Try every strategy as well, and plan the best. For models of about three tensors.
-    #[arg(long, conflicts_with = "plan")]
-    pub brute_force: bool,
     /// Predict the iteration time of this earlier plan, instead of making one.
     #[arg(long, value_name = "PLAN.json")]
     pub plan: Option<PathBuf>,
     /// Write a page (HTML) with the timeline to this file.
     #[arg(short, long, value_name = "FILE", conflicts_with = "plan")]
     pub output: Option<PathBuf>,
-    /// List every tensor, not only compressed ones.
-    #[arg(long)]
-    pub all: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

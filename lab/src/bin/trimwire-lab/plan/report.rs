@@ -50,9 +50,6 @@ pub(super) fn table(plan: &Plan, cluster: &Cluster, all: bool) -> String {
         if plan.offload_is_exhaustive { "" } else { " (not all combinations tried)" },
         summary(plan)
     );
-    if let Some(seconds) = plan.brute_force_seconds {
-        let _ = writeln!(text, "best of all strategies: {}", ms(seconds));
-    }
     text.push_str(&by_congestion(cluster, &plan.iteration_seconds_by_congestion));
     text
 }

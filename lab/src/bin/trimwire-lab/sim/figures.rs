@@ -9,7 +9,7 @@ mod keys;
 mod pages;
 mod tables;
 
-use super::options::Threads;
+use super::options::processors;
 use super::page::{self, Curves};
 use super::{Scenario, create, human, run_one, write};
 use crate::failure::{Failure, Outcome};
@@ -19,6 +19,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use trimwire_lab::sim::report::RunReport;
+
+/// Folder of the pages, in the folder where the command is called.
+const DOCS: &str = "docs";
 
 const HELP: &str = "\
 Results are kept for the same program, scenario and seed, and not run again: a command that was interrupted goes on
@@ -47,24 +50,13 @@ pub(crate) struct Options {
     /// Make only figures that take seconds.
     #[arg(long)]
     quick: bool,
-    /// Fail where pages differ from what runs give. Of slow figures without kept results only the
-    /// beginnings of runs are compared, and differences reported.
+    /// Fail where pages of docs/ differ from what runs give. Of slow figures without kept results only
+    /// the beginnings of runs are compared, and differences reported.
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Fail as well where a slow figure's runs begin otherwise.
-    #[arg(long, requires = "check")]
-    strict: bool,
-    /// Print the runs, their keys, and which are kept; run nothing.
-    #[arg(long, conflicts_with_all = ["check", "write"])]
-    list: bool,
-    /// Write the tables into the pages that print them.
+    /// Write the tables into the pages of docs/ that print them.
     #[arg(long)]
     write: bool,
-    /// Folder of the pages.
-    #[arg(long, value_name = "DIR", default_value = "docs")]
-    docs: PathBuf,
-    #[command(flatten)]
-    threads: Threads,
 }
 
 /// One run's results, as they are kept.
@@ -89,9 +81,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let figures = figures(options)?;
     let (mut differences, mut stale) = (Vec::new(), Vec::new());
     for figure in &figures {
-        if options.list {
-            figure.list()?;
-        } else if options.check {
+        if options.check {
             match figure.check(options)? {
                 Checked::Same => {}
                 Checked::Differs(text) => differences.push(text),
@@ -102,9 +92,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
     }
     stale.iter().for_each(|text| eprintln!("{text}"));
-    if options.strict {
-        differences.append(&mut stale);
-    }
     if !differences.is_empty() {
         return Err(Failure::failed(anyhow::anyhow!("{}", differences.join("\n"))));
     }
@@ -152,15 +139,6 @@ impl Figure {
             .collect()
     }
 
-    /// Prints what is there, a line a run and seed.
-    fn list(&self) -> anyhow::Result<()> {
-        for (_, key, path) in self.runs()?.iter().flatten() {
-            let state = if kept(path, key).is_some() { "kept" } else { "not kept" };
-            print(&format!("{key} {state} {}\n", path.display()))?;
-        }
-        Ok(())
-    }
-
     /// Makes what is not there, writes the page of plots, and the table where pages print it.
     fn make(&self, options: &Options) -> Outcome {
         create(&self.folder)?;
@@ -188,9 +166,9 @@ impl Figure {
         write(&self.folder.join("table.md"), &table)?;
         print(&format!("{}\n{table}\n{}\n\n", human(&results), self.folder.join("index.html").display()))?;
         if options.write
-            && let Some(printed) = pages::find(&options.docs, &self.name)?
+            && let Some(printed) = pages::find(Path::new(DOCS), &self.name)?
         {
-            printed.replace(&keys::of_figure(&self.scenario, options.threads.count())?, &table)?;
+            printed.replace(&keys::of_figure(&self.scenario, processors())?, &table)?;
         }
         Ok(())
     }
@@ -204,7 +182,7 @@ impl Figure {
         options: &Options,
     ) -> Result<Kept, Failure> {
         let prepared = self.scenario.prepare(number, seed)?;
-        let (report, curves) = run_one(&prepared, options.threads.count())?;
+        let (report, curves) = run_one(&prepared, processors())?;
         let kept = Kept { key, report, curves };
         // Nobody finds half a file.
         let half = path.with_extension(format!("{}.part", std::process::id()));
@@ -215,13 +193,13 @@ impl Figure {
 
     /// What pages print and these sources do not give.
     fn check(&self, options: &Options) -> Result<Checked, Failure> {
-        let Some(printed) = pages::find(&options.docs, &self.name)? else { return Ok(Checked::Same) };
+        let Some(printed) = pages::find(Path::new(DOCS), &self.name)? else { return Ok(Checked::Same) };
         let (place, name) = (printed.place(), &self.name);
         let command = format!("trimwire-lab sim figures {} --only {name} --write", options.folder.display());
         let runs = self.runs()?;
         let there = runs.iter().flatten().all(|(_, key, path)| kept(path, key).is_some());
         if !there && !self.scenario.file.quick {
-            let key = keys::of_figure(&self.scenario, options.threads.count())?;
+            let key = keys::of_figure(&self.scenario, processors())?;
             let stale = format!(
                 "{place}: {name} is of another scenario, or its runs begin otherwise (its key is {}, \
                  and theirs {key}): {command}",

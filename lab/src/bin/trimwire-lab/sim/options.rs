@@ -37,8 +37,9 @@ pub(crate) struct Options {
     /// Write a self-contained page with plots to this folder.
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) threads: Threads,
+    /// Use at most this many threads; results do not depend on them [default: one a processor].
+    #[arg(long)]
+    pub(super) threads: Option<NonZeroUsize>,
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -46,16 +47,7 @@ pub(super) enum Command {
     Figures(figures::Options),
 }
 
-#[derive(Debug, Clone, Args)]
-pub(super) struct Threads {
-    /// Use at most this many threads; results do not depend on them [default: one a processor].
-    #[arg(long)]
-    threads: Option<NonZeroUsize>,
-}
-
-impl Threads {
-    pub(super) fn count(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.threads.map_or_else(all, NonZeroUsize::get)
-    }
+/// Threads that the machine has processors for.
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_cut_packets_err_as_the_closed_form_says() {
+    fn sums_of_trimmed_packets_err_as_the_closed_form_says() {
         let gradients = gradients(32_000);
         let exact = exact_sum(&gradients);
         let planes = 3;

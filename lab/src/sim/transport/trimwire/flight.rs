@@ -136,7 +136,7 @@ impl Flight {
         let (once, planes) = (state.attempts == 1, state.planes);
         let mut overtaken = Overtaken::default();
         // As in the agent, what comes after it was counted as lost tells by how much it was late.
-        if !report.cut && state.planes > before {
+        if !report.trimmed && state.planes > before {
             let lanes = self.lanes.len();
             let lane = &mut self.lanes[usize::from(path) % lanes];
             if lane.told.1 != self.reports {
@@ -198,7 +198,7 @@ mod tests {
     fn arrives(flight: &mut Flight, number: u32, path: u16, sent_ns: u64) {
         flight.begin_reports();
         let report =
-            Report { number, planes: WHOLE, cut: false, marked: false, entropy: 0, held_ns: 0, sent_ns };
+            Report { number, planes: WHOLE, trimmed: false, marked: false, entropy: 0, held_ns: 0, sent_ns };
         assert!(flight.take(&report, path).is_some_and(|taken| taken.awaited));
     }
 
@@ -228,8 +228,8 @@ mod tests {
         arrives(&mut flight, 1, 1, 9_000);
         assert_eq!(lost(&mut flight, None), [0]);
         flight.begin_reports();
-        let (planes, cut) = (WHOLE, false);
-        let report = Report { number: 0, planes, cut, marked: false, entropy: 0, held_ns: 0, sent_ns: 0 };
+        let (planes, trimmed) = (WHOLE, false);
+        let report = Report { number: 0, planes, trimmed, marked: false, entropy: 0, held_ns: 0, sent_ns: 0 };
         assert_eq!(flight.take(&report, 0).map(|taken| taken.overtaken.across_ns), Some(9_000));
     }
 

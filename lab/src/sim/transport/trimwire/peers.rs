@@ -24,7 +24,7 @@ impl Way {
         let planned_bps = Some(flow.rate_bps / others(flow));
         let path = PathModel { trim_delay_ns, planned_bps, ..PathModel::new(flow.rate_bps) };
         let traffic = match config.delivery {
-            Delivery::Cut { .. } | Delivery::RepairCut => Traffic::Trimmable,
+            Delivery::Trim { .. } | Delivery::RepairTrimmed => Traffic::Trimmable,
             Delivery::RepairDropped => Traffic::Droppable,
         };
         let mut estimate = PathEstimate::new(0, trim_delay_ns, traffic);

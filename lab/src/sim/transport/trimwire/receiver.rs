@@ -71,7 +71,7 @@ impl TrimwireReceiver {
         self.reports.push(Report {
             number: packet.number,
             planes: *held,
-            cut: packet.is_cut(),
+            trimmed: packet.is_trimmed(),
             marked: packet.ecn == Ecn::Ce,
             entropy: packet.entropy,
             // Until it is told: when it came.
@@ -102,7 +102,7 @@ impl Receiver for TrimwireReceiver {
             }
             Kind::Probe => {
                 self.report(now_ns, out);
-                if let Delivery::Cut { loss } = self.delivery {
+                if let Delivery::Trim { loss } = self.delivery {
                     self.complete = self.complete || self.missing() <= self.allowed(loss);
                 }
                 out.push_back(packet.answer(Kind::Status, 0));
@@ -112,8 +112,8 @@ impl Receiver for TrimwireReceiver {
         let all = self.planes.len() as u32;
         self.complete = self.complete
             || match self.delivery {
-                Delivery::Cut { .. } => self.some == all,
-                Delivery::RepairCut | Delivery::RepairDropped => self.whole == all,
+                Delivery::Trim { .. } => self.some == all,
+                Delivery::RepairTrimmed | Delivery::RepairDropped => self.whole == all,
             };
         if self.complete {
             out.push_back(packet.answer(Kind::Final, 0));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What encoding and decoding take on this processor.
 
-use crate::codec::clock::time;
 use anyhow::{Context as _, Result};
 use trimwire_encoder::{
     DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Importance, Job, Layout, Message,
@@ -15,30 +14,25 @@ const SIZES: [usize; 8] = [1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 17, 1 << 19,
 pub(super) type Samples = Vec<(f64, f64)>;
 
 /// Of encoding, and of receiving and adding what was decoded, by bytes of f32: medians.
-pub(super) fn times(planes: u8, threads: u16, rounds: u32) -> Result<[Samples; 2]> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build();
-    let pool = pool.context("cannot start the threads of --threads")?;
-    pool.install(|| {
-        let (mut encoding, mut decoding) = (Vec::new(), Vec::new());
-        for size in SIZES {
-            let (encode, decode) = one(size, planes, threads > 1, rounds)?;
-            let bytes = 4.0 * size as f64;
-            encoding.push((bytes, encode));
-            decoding.push((bytes, decode));
-        }
-        Ok([encoding, decoding])
-    })
+pub(super) fn times(planes: u8, rounds: u32) -> Result<[Samples; 2]> {
+    let (mut encoding, mut decoding) = (Vec::new(), Vec::new());
+    for size in SIZES {
+        let (encode, decode) = one(size, planes, rounds)?;
+        let bytes = 4.0 * size as f64;
+        encoding.push((bytes, encode));
+        decoding.push((bytes, decode));
+    }
+    Ok([encoding, decoding])
 }
 
-fn one(size: usize, planes: u8, parallel: bool, rounds: u32) -> Result<(f64, f64)> {
+fn one(size: usize, planes: u8, rounds: u32) -> Result<(f64, f64)> {
     let layout = Layout::new(size, DEFAULT_COORDINATES_PER_PACKET)?;
     let values: Vec<f32> = (0..size).map(|i| ((i * 7_919) % 2_001) as f32 / 1e3 - 1.0).collect();
     let job = Job::new(1);
     let stream = StreamId::new(0, 0).context("rank 0 of job 0")?;
     let envelope = Envelope { stream, message: 1 };
-    let encoder = Encoder::new(layout.clone(), job).parallel(parallel);
-    let mut decoder =
-        Decoder::new(layout, job, envelope, Decoding::Unbiased).with_planes(planes).parallel(parallel);
+    let encoder = Encoder::new(layout.clone(), job);
+    let mut decoder = Decoder::new(layout, job, envelope, Decoding::Unbiased).with_planes(planes);
     let (mut message, mut out) = (Message::default(), vec![0.0_f32; size]);
     let (mut encodes, mut decodes) = (Vec::new(), Vec::new());
     // The first round touches the memory.
@@ -58,11 +52,19 @@ fn one(size: usize, planes: u8, parallel: bool, rounds: u32) -> Result<(f64, f64
         });
         decoded?;
         if round > 0 {
-            encodes.push(encode.seconds);
-            decodes.push(decode.seconds);
+            encodes.push(encode);
+            decodes.push(decode);
         }
     }
     Ok((median(encodes), median(decodes)))
+}
+
+/// Seconds that `work` takes.
+#[expect(clippy::disallowed_methods, reason = "a measurement of real time is the point")]
+pub(super) fn time(work: impl FnOnce()) -> f64 {
+    let start = std::time::Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
 }
 
 /// The middle one of an odd number, else the upper of two; 0 of none.

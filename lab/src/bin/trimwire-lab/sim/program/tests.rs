@@ -123,12 +123,12 @@ fn story(outcome: &Outcome) -> String {
 fn the_program_is_the_plain_trimming_switch_packet_for_packet_on_a_leaf_spine() {
     // Where there is a choice of paths the two draw differently: one spine and the program everywhere, then two spines, which have no choice, with it.
     for (spines, switches) in [(1, &[0, 1, 2, 3][..]), (2, &[3, 4][..])] {
-        for delivery in [Delivery::Cut { loss: 0.01 }, Delivery::RepairCut, Delivery::RepairDropped] {
+        for delivery in [Delivery::Trim { loss: 0.01 }, Delivery::RepairTrimmed, Delivery::RepairDropped] {
             let plain = run(&setup(leaf_spine(spines), delivery, None), 1, |_| {});
             let programmed = run(&with_program(spines, delivery, switches), 1, |_| {});
             assert_eq!(plain.unfinished, 0);
             let happened =
-                if delivery == Delivery::RepairDropped { plain.switches.dropped } else { plain.switches.cut };
+                if delivery == Delivery::RepairDropped { plain.switches.dropped } else { plain.switches.trimmed };
             assert!(happened > 500, "{delivery:?} congests: {:?}", plain.switches);
             assert_eq!(story(&plain), story(&programmed), "{spines} spines, {delivery:?}");
         }
@@ -137,9 +137,9 @@ fn the_program_is_the_plain_trimming_switch_packet_for_packet_on_a_leaf_spine() 
 
 #[test]
 fn results_with_the_program_are_the_same_with_any_number_of_threads() {
-    let setup = with_program(2, Delivery::RepairCut, &[0, 1, 2, 3, 4]);
+    let setup = with_program(2, Delivery::RepairTrimmed, &[0, 1, 2, 3, 4]);
     let alone = run(&setup, 1, |_| {});
-    assert!(alone.unfinished == 0 && alone.switches.cut > 500, "{:?}", alone.switches);
+    assert!(alone.unfinished == 0 && alone.switches.trimmed > 500, "{:?}", alone.switches);
     for threads in [2, 3, 5] {
         assert_eq!(story(&alone), story(&run(&setup, threads, |_| {})), "{threads} threads");
     }
