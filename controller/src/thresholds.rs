@@ -2,7 +2,7 @@
 //! Thresholds from a model's layers: MLT appendix B, and its extension to trimming.
 //!
 //! ```text
-//!  layers.yaml ─► model ─► crate::optimise ─► report, fragment
+//!  layers.yaml ─► model ─► trimwire_planner::thresholds ─► report, fragment
 //!  fabric.yaml      │            ▲
 //!                   └► settings ─┘
 //! ```

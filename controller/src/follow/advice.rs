@@ -2,10 +2,10 @@
 //! From what was measured to thresholds: the planner's model (`docs/explanation/thresholds.md`), asked twice. Which bursts would it take
 //! to refuse as many packets? And which thresholds lose least, given these?
 
-use crate::optimise::of_cut;
-use crate::optimise::port::{ClassLimits, Fate, PortLimits, Rungs, Traffic, fate};
-use crate::optimise::queue::Limits;
-use crate::optimise::solve::solve;
+use trimwire_planner::thresholds::of_cut;
+use trimwire_planner::thresholds::port::{ClassLimits, Fate, PortLimits, Rungs, Traffic, fate};
+use trimwire_planner::thresholds::queue::Limits;
+use trimwire_planner::thresholds::solve::solve;
 
 use super::measure::Measured;
 use crate::model::{PortPolicy, QueuePlan, QueuePolicy};

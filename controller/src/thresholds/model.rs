@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::optimise::{Grouping, Layer};
+use trimwire_planner::thresholds::{Grouping, Layer};
 
 use crate::units::{self, CutSize, Threshold};
 use crate::yaml::fields::{Fields, integer, word};

@@ -5,10 +5,10 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 
-use crate::optimise::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
-use crate::optimise::queue::Limits;
-use crate::optimise::solve::{Solution, again, solve};
-use crate::optimise::{Class, Grouping, appendix_b, of_cut};
+use trimwire_planner::thresholds::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
+use trimwire_planner::thresholds::queue::Limits;
+use trimwire_planner::thresholds::solve::{Solution, again, solve};
+use trimwire_planner::thresholds::{Class, Grouping, appendix_b, of_cut};
 
 use super::model::Model;
 use crate::model::Fabric;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use proptest::prelude::*;
-use crate::optimise::Class;
+use trimwire_planner::thresholds::Class;
 
 use super::model::{LAYER, LESS_IMPORTANT, SENSITIVITY, TOP};
 use super::*;
