@@ -8,7 +8,6 @@
 //!                                       ▼
 //!                               board, trims ──► metrics, talkers
 //!                               replacements: whose turn it is to be given a new program
-//!                               follower: thresholds that follow the load
 //! ```
 
 pub(crate) mod ask;
@@ -20,7 +19,6 @@ mod driver;
 mod election;
 mod faults;
 mod filled;
-mod follower;
 mod http;
 mod interfaces;
 mod metrics;
@@ -39,7 +37,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use self::ask::thresholds_page;
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
 use self::cuts::Cuts;
@@ -47,7 +44,6 @@ use self::driver::{Common, Terms, drive};
 use self::election::Elections;
 use self::faults::Detector;
 pub use self::faults::{Cause, Fault};
-use self::follower::Follower;
 use self::http::Pages;
 pub use self::metrics::metrics_text;
 use self::replacing::Replacements;
@@ -99,9 +95,7 @@ pub struct Controller {
     common: Common,
     /// Of the file that was taken last.
     number: u64,
-    timers: [JoinHandle<()>; 3],
-    /// As it was taken last.
-    fabric: Fabric,
+    timers: [JoinHandle<()>; 2],
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -137,12 +131,10 @@ impl Controller {
     ) -> Result<Self, RunError> {
         let board = Board::default();
         let detector = Detector::new(board.clone());
-        let follower = Follower::new(fabric, board.clone());
         let elections = Elections::new(detector.clone(), board.clone());
         let replacements = Replacements::new(detector.clone(), board.clone());
         let timers = [
             tokio::spawn(detector.clone().run()),
-            tokio::spawn(follower.clone().run()),
             tokio::spawn(replacements.clone().run(elections.subscribe())),
         ];
         let mut controller = Self {
@@ -150,8 +142,7 @@ impl Controller {
             options: options.clone(),
             timers,
             number: 0,
-            fabric: fabric.clone(),
-            common: Common { board, cuts: Cuts::new(), elections, detector, follower, replacements },
+            common: Common { board, cuts: Cuts::new(), elections, detector, replacements },
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -168,20 +159,8 @@ impl Controller {
             self.artifacts = before;
             return Err(error);
         }
-        self.fabric = fabric.clone();
         self.common.board.change(|status| status.reloads += 1);
         Ok(())
-    }
-
-    /// Waits until thresholds are to follow the load: then call [`Controller::follow`].
-    pub async fn follows(&self) {
-        self.common.follower.changed().await;
-    }
-
-    /// From now on keeps the switches at thresholds that follow the load.
-    pub fn follow(&mut self) -> Result<(), RunError> {
-        let fabric = self.fabric.clone();
-        self.take(&fabric)
     }
 
     /// A person says that our file is the one: a controller that led the fabric with another file, and is gone, does not keep us from
@@ -246,12 +225,9 @@ impl Controller {
     }
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
-        let file = fabric;
-        let fabric = &Fabric { policies: self.common.follower.policies(file), ..file.clone() };
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
         shared.fits(&options)?;
-        self.common.follower.begin(file);
         let places = Places::new(fabric.controller.concurrency);
         self.common.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let hold_down_ns = fabric.controller.hold_down_ns;

@@ -19,7 +19,6 @@ mod report;
 
 pub use self::fragment::fragment;
 pub use self::model::Model;
-pub(crate) use self::model::{LESS_IMPORTANT_ENERGY, LESS_IMPORTANT_SHARE, RULE};
 pub use self::report::{Answer, Curve, answer};
 
 /// JSON Schema of the layers file, for editors.

@@ -23,7 +23,6 @@ pub use self::rates::{Rate, WatchRow};
 pub use self::talkers::TalkerRow;
 use self::talkers::{Asker, RunState};
 use crate::counters::{self, Counters};
-use crate::follow::Following;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::program::Artifacts;
@@ -46,8 +45,6 @@ pub struct Interval {
     pub faults: Vec<Fault>,
     /// How far a `run` has replaced programs.
     pub replacing: Replacing,
-    /// What a `run` measures of ports, and what becomes of their thresholds.
-    pub following: Vec<Following>,
     /// Why nobody tells whose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talkers_error: Option<String>,
@@ -174,14 +171,13 @@ impl Watch {
                 Err(error) => talkers_error = Some(error),
             }
         }
-        let RunState { talkers, faults, replacing, following } = told;
+        let RunState { talkers, faults, replacing } = told;
         Interval {
             interval: self.tick - 1,
             queues,
             talkers,
             faults,
             replacing,
-            following,
             talkers_error,
             errors,
         }

@@ -7,16 +7,8 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::follow::Following;
-
 /// The longest answer that is read; talkers of 64 queues of 256 switches have less than half of it.
 const LONGEST: u64 = 128 << 20;
-
-/// The page of thresholds that follow the load.
-pub async fn thresholds_page(run: SocketAddr) -> Result<String, String> {
-    let told: Vec<Following> = page(run, "/thresholds").await?;
-    serde_json::to_string(&told).map_err(|error| error.to_string())
-}
 
 /// What a page tells.
 pub(crate) async fn page<T: DeserializeOwned>(at: SocketAddr, path: &str) -> Result<T, String> {

@@ -8,7 +8,6 @@ use super::faults::Fault;
 use super::replacing::Replacing;
 use super::task::Tally;
 use crate::counters::Counters;
-use crate::follow::Following;
 
 /// One switch.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -84,8 +83,6 @@ pub struct Status {
     pub faults: Vec<Fault>,
     /// How far programs are replaced.
     pub replacing: Replacing,
-    /// What is measured of ports, and what becomes of their thresholds.
-    pub following: Vec<Following>,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.

@@ -19,14 +19,13 @@ use super::cutting;
 use super::election::{Elections, View};
 use super::faults::{Detector, Element};
 use super::filled;
-use super::follower::Follower;
 use super::interfaces::Listener;
 use super::replacing::{Order, Replacements, Seen};
 use super::reporter::{Findings, Reporter};
 use super::task::{Action, Comparison, Event, Loss, Runs, Standing, SwitchTask};
 use super::wanted::Wanted;
 use crate::counters::{self, Counters};
-use crate::model::{End, Follows};
+use crate::model::End;
 use crate::reconcile;
 use crate::rollout::bypass;
 use crate::rollout::converge::{self, converge, pipeline_state};
@@ -53,7 +52,6 @@ pub(super) struct Common {
     pub cuts: Cuts,
     pub elections: Elections,
     pub detector: Detector,
-    pub follower: Follower,
     pub replacements: Replacements,
 }
 
@@ -108,14 +106,14 @@ type Check = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Keeps one switch at what is wanted, until `wanted` is closed.
 pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, common: Common) {
-    let Common { board, cuts, elections, detector, follower, replacements } = common;
+    let Common { board, cuts, elections, detector, replacements } = common;
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let Terms { name, reach, election_id, interval_ns, audit_ns } = terms;
     let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
-    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts, follower);
+    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts);
     let _listener = Listener::start(reach.clone(), wanted.clone(), detector.clone());
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
@@ -576,8 +574,6 @@ async fn reroute(
 
 async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {
     let shared = &wanted.shared;
-    // Who leads has thresholds that follow the load by what it has measured.
-    let follows = shared.compiler.fabric().follow.follows == Follows::Apply;
     let comparing = async {
         let desired = shared.compiler.compile_around(&wanted.name, shared.around(&avoid).as_deref())?;
         if pipeline_state(&client, shared.artifacts(&wanted.name)).await? != PipelineState::Same {
@@ -585,8 +581,7 @@ async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) ->
         }
         let actual = device::actual(&client, wanted.index()).await?;
         let changes = reconcile::difference(&desired, &actual, wanted.index());
-        let differing = changes.iter().filter(|change| !(follows && change.is_of_thresholds())).count();
-        Ok(Comparison { differing, program: true })
+        Ok(Comparison { differing: changes.len(), program: true })
     };
     let work = async {
         let compared: Result<Comparison, DeviceError> = comparing.await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `GET /metrics`, `/trimmed`, `/faults`, `/programs` and `/thresholds`, for Prometheus, curl and `watch`.
+//! `GET /metrics`, `/trimmed`, `/faults` and `/programs`, for Prometheus, curl and `watch`.
 
 use std::convert::Infallible;
 use std::io;
@@ -86,17 +86,13 @@ fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
             let replacing = serde_json::to_string(&pages.board.status().replacing).unwrap_or_default();
             (StatusCode::OK, "application/json", replacing + "\n")
         }
-        (true, "/thresholds") => {
-            let following = serde_json::to_string(&pages.board.status().following).unwrap_or_default();
-            (StatusCode::OK, "application/json", following + "\n")
-        }
         (true, _) => {
             let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults, which switches \
-                        wait for a new program at /programs, measured loads and thresholds at /thresholds\n";
+                        wait for a new program at /programs\n";
             (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
         }
         (false, _) => {
-            let text = "GET /metrics, /trimmed, /faults, /programs or /thresholds\n";
+            let text = "GET /metrics, /trimmed, /faults or /programs\n";
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", text.to_owned())
         }
     };

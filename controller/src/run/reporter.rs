@@ -10,7 +10,6 @@ use trimwire_p4runtime::v1::DigestList;
 use super::board::Board;
 use super::cuts::Cuts;
 use super::cutting::{self, Cutting, DigestData};
-use super::follower::Follower;
 use super::said::Said;
 use super::task::{Notice, Runs, Standing, SwitchTask};
 use super::turns::{News, Turns};
@@ -33,7 +32,6 @@ pub(super) struct Reporter {
     name: String,
     board: Board,
     cuts: Cuts,
-    follower: Follower,
     turns: Turns,
     said: Said,
     /// Of the task's clock.
@@ -43,12 +41,11 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(name: String, board: Board, cuts: Cuts, follower: Follower) -> Self {
+    pub(super) fn new(name: String, board: Board, cuts: Cuts) -> Self {
         Self {
             name,
             board,
             cuts,
-            follower,
             turns: Turns::default(),
             said: Said::default(),
             last_success: None,
@@ -118,7 +115,6 @@ impl Reporter {
             self.findings = findings;
         }
         if let Some(counters) = counters {
-            self.follower.read(&self.name, &counters);
             self.board.change_switch(&self.name, |status| status.counters = counters);
         }
     }

@@ -78,24 +78,15 @@ pub struct Model {
 }
 
 /// MLT §3.3: ResNet50 tolerates the loss of 5 % of the front layers' gradients, but of 0.3 % of the back layers'.
-pub(crate) const RULE: (f64, f64) = (0.06, 1.0);
+const RULE: (f64, f64) = (0.06, 1.0);
 /// The median divides them (MLT §4.2.2).
-pub(crate) const LESS_IMPORTANT_SHARE: f64 = 0.5;
+const LESS_IMPORTANT_SHARE: f64 = 0.5;
 /// Cutting the low-energy half first lowers the error about threefold; an assumption for any model that was not measured.
-pub(crate) const LESS_IMPORTANT_ENERGY: f64 = 1.0 / 6.0;
+const LESS_IMPORTANT_ENERGY: f64 = 1.0 / 6.0;
 
 impl Model {
     /// Reads a layers file. `file` is its name, for messages. Every mistake is found at once.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, SpecError> {
-        Self::with_measured(text, file, None)
-    }
-
-    /// The same, with load and, where it is known, burst as they were measured, whatever the file says of them.
-    pub fn with_measured(
-        text: &str,
-        file: &str,
-        measured: Option<(f64, Option<u64>)>,
-    ) -> Result<Self, SpecError> {
         let mut problems = Problems::default();
         let root = match yaml::parse(text) {
             Ok(root) => root,
@@ -104,11 +95,7 @@ impl Model {
                 return Err(problems.into_error(file));
             }
         };
-        let mut model = read(&root, file, measured.is_some(), &mut problems);
-        if let Some((load, burst)) = measured {
-            model.load = load;
-            model.burst = burst.unwrap_or(model.burst);
-        }
+        let model = read(&root, file, &mut problems);
         if problems.is_empty() { Ok(model) } else { Err(problems.into_error(file)) }
     }
 
@@ -118,7 +105,7 @@ impl Model {
     }
 }
 
-fn read(root: &Node, file: &str, is_measured: bool, problems: &mut Problems) -> Model {
+fn read(root: &Node, file: &str, problems: &mut Problems) -> Model {
     let top = Fields::of(root, "", TOP, problems);
     top.required("version", "1", problems, |text| {
         if text == "1" {
@@ -130,11 +117,7 @@ fn read(root: &Node, file: &str, is_measured: bool, problems: &mut Problems) -> 
     let (share, energy) = less_important(&top, problems);
     let rule = rule(&top, problems);
     let valid_load = positive("load, as in 0.9 or 90%", 100.0);
-    let load = if is_measured {
-        top.parsed("load", problems, valid_load)
-    } else {
-        top.required("load", "0.9", problems, valid_load)
-    };
+    let load = top.required("load", "0.9", problems, valid_load);
     let mut model = Model {
         file: file.to_owned(),
         name: top

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::follow::Following;
 use crate::model::{Fabric, QueuePlan};
 use crate::run::ask::page;
 use crate::run::{Fault, Replacing};
@@ -55,7 +54,6 @@ pub(super) struct RunState {
     pub talkers: Vec<TalkerRow>,
     pub faults: Vec<Fault>,
     pub replacing: Replacing,
-    pub following: Vec<Following>,
 }
 
 impl Asker {
@@ -75,10 +73,10 @@ impl Asker {
         let asked = tokio::time::timeout(patience, async {
             let trimmed: Trimmed = page(self.at, "/trimmed").await?;
             let (faults, replacing) = (page(self.at, "/faults").await?, page(self.at, "/programs").await?);
-            Ok::<_, String>((trimmed, faults, replacing, page(self.at, "/thresholds").await?))
+            Ok::<_, String>((trimmed, faults, replacing))
         });
         let found = asked.await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
-        let (trimmed, mut faults, replacing, following): (Trimmed, Vec<Fault>, _, _) = found.map_err(|error| {
+        let (trimmed, mut faults, replacing): (Trimmed, Vec<Fault>, _) = found.map_err(|error| {
             format!(
                 "whose packets are trimmed tells a `run` of this fabric, and there is none at {} ({error})",
                 self.at
@@ -90,7 +88,6 @@ impl Asker {
             talkers: known.flat_map(|queue| self.rows(&queue)).collect(),
             faults,
             replacing,
-            following,
         })
     }
 

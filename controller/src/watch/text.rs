@@ -54,10 +54,6 @@ impl Interval {
         if !self.replacing.is_over() {
             let _ = write!(text, "\n{}", self.replacing);
         }
-        // Ports that refuse nothing have no news.
-        for told in self.following.iter().filter(|told| told.proposed > 0 || told.refuses()) {
-            let _ = write!(text, "\n{told}");
-        }
         for (switch, error) in &self.errors {
             let _ = write!(text, "\n{switch}: {error}");
         }

@@ -6,7 +6,6 @@ mod cli;
 mod command;
 mod counters;
 mod failure;
-mod following;
 mod golden;
 mod implementations;
 mod interfaces;

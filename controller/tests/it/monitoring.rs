@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use trimwire_controller::counters::{Count, Counter, QueueCounters, Waiting};
-use trimwire_controller::follow::{Following, Measured};
 use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
 
 fn file(name: &str) -> (PathBuf, String) {
@@ -34,20 +33,6 @@ fn exported() -> (BTreeSet<String>, String) {
             failures: 1,
         })
         .to_vec();
-    let measured = Measured {
-        port: "s1:1".to_owned(),
-        seconds: 300.0,
-        load: 0.5,
-        shares: vec![1.0],
-        mean_packet: 1406.0,
-        packets: 1,
-        refused: 0.0,
-        trim_dropped: 0.0,
-        burst: Some(1),
-        trim_peak: None,
-    };
-    status.following =
-        vec![Following { ports: "s1:1".to_owned(), measured: Some(measured), ..Following::default() }];
     let text = metrics_text(&status);
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names =
