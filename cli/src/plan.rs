@@ -8,6 +8,7 @@
 mod measure;
 mod options;
 mod report;
+mod thresholds;
 mod timeline;
 pub(crate) mod train;
 
@@ -24,6 +25,7 @@ use trimwire_planner::espresso::{Cluster, LARGEST, Model, Plan, check, plan};
 pub(crate) fn run(options: &Options) -> Outcome {
     match &options.command {
         Some(Subcommand::Measure(options)) => return measure::run(options),
+        Some(Subcommand::Thresholds(options)) => return thresholds::run(options),
         Some(Subcommand::Train(options)) => return train::run(options),
         None => {}
     }

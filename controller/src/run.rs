@@ -6,15 +6,12 @@
 //!  Controller ─┼► driver ─► SwitchTask
 //!   reload     └► driver ─► SwitchTask ─┐     a listener beside each where ports are told by gNMI
 //!                                       ▼
-//!                               board, trims ──► metrics, talkers
+//!                               board ──► metrics
 //!                               replacements: whose turn it is to be given a new program
 //! ```
 
-pub(crate) mod ask;
 mod backoff;
 mod board;
-mod cuts;
-mod cutting;
 mod driver;
 mod election;
 mod faults;
@@ -26,6 +23,7 @@ mod replacing;
 mod reporter;
 mod said;
 pub mod task;
+mod trim_events;
 mod turns;
 mod wanted;
 
@@ -38,13 +36,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::board::Board;
-pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
-use self::cuts::Cuts;
+pub use self::board::{Leader, Status, SwitchStatus, TrimmingStatus};
 use self::driver::{Common, Terms, drive};
 use self::election::Elections;
 use self::faults::Detector;
 pub use self::faults::{Cause, Fault};
-use self::http::Pages;
 pub use self::metrics::metrics_text;
 use self::replacing::Replacements;
 pub use self::replacing::Replacing;
@@ -54,7 +50,6 @@ use crate::program::Artifacts;
 use crate::rollout::device::Reach;
 use crate::rollout::fleet::{ApplyError, Options, Shared};
 use crate::rollout::places::Places;
-use crate::talkers::HostNames;
 
 /// How long switches may take to be left in good order.
 const PARTING: Duration = Duration::from_secs(2);
@@ -142,7 +137,7 @@ impl Controller {
             options: options.clone(),
             timers,
             number: 0,
-            common: Common { board, cuts: Cuts::new(), elections, detector, replacements },
+            common: Common { board, elections, detector, replacements },
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -206,8 +201,7 @@ impl Controller {
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
         let Some(address) = asked.address() else { return Ok(()) };
-        let pages = Pages { board: self.common.board.clone(), cuts: self.common.cuts.clone() };
-        match http::serve(address, pages).await {
+        match http::serve(address, self.common.board.clone()).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
                 self.metrics = Some(served);
@@ -242,8 +236,6 @@ impl Controller {
         self.common
             .board
             .change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
-        self.common.cuts.retain(|name| fabric.switches.contains_key(name));
-        let names = Arc::new(HostNames::of(fabric));
         for (name, switch) in &fabric.switches {
             let terms = Terms {
                 name: name.clone(),
@@ -257,7 +249,6 @@ impl Controller {
                 name: name.clone(),
                 number: self.number,
                 ports: shared.ports(name),
-                names: Arc::clone(&names),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
             });

@@ -2,6 +2,7 @@
 //! What the user asks for.
 
 use super::measure::MeasureOptions;
+use super::thresholds::ThresholdsOptions;
 use super::train::TrainOptions;
 use crate::failure::EXIT_CODES;
 use clap::Args;
@@ -14,6 +15,7 @@ Examples:
   trimwire plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire plan measure > cluster.yaml                      what compression and collectives take here
   trimwire plan train                                       what algorithms that choose how much to send do to a training
+  trimwire plan thresholds examples/models/resnet-50.yaml   where switches trim, for the least weighted loss
   trimwire plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
 
 The planner pages of the documentation explain both files and how options are written.";
@@ -53,5 +55,6 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Measure(MeasureOptions),
+    Thresholds(ThresholdsOptions),
     Train(TrainOptions),
 }

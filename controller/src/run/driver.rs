@@ -14,8 +14,6 @@ use trimwire_p4runtime::server::tonic::Streaming;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
-use super::cuts::Cuts;
-use super::cutting;
 use super::election::{Elections, View};
 use super::faults::{Detector, Element};
 use super::filled;
@@ -23,6 +21,7 @@ use super::interfaces::Listener;
 use super::replacing::{Order, Replacements, Seen};
 use super::reporter::{Findings, Reporter};
 use super::task::{Action, Comparison, Event, Loss, Runs, Standing, SwitchTask};
+use super::trim_events;
 use super::wanted::Wanted;
 use crate::counters::{self, Counters};
 use crate::model::End;
@@ -49,7 +48,6 @@ pub(super) struct Terms {
 #[derive(Debug, Clone)]
 pub(super) struct Common {
     pub board: Board,
-    pub cuts: Cuts,
     pub elections: Elections,
     pub detector: Detector,
     pub replacements: Replacements,
@@ -106,14 +104,14 @@ type Check = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Keeps one switch at what is wanted, until `wanted` is closed.
 pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, common: Common) {
-    let Common { board, cuts, elections, detector, replacements } = common;
+    let Common { board, elections, detector, replacements } = common;
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let Terms { name, reach, election_id, interval_ns, audit_ns } = terms;
     let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
-    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts);
+    let mut reporter = Reporter::new(name.clone(), board.clone());
     let _listener = Listener::start(reach.clone(), wanted.clone(), detector.clone());
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
@@ -165,7 +163,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             // The board may already be another driver's.
             return;
         }
-        reporter.report(now(), &mut task, number, &wanted.borrow().names);
+        reporter.report(now(), &mut task, number);
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
@@ -478,7 +476,7 @@ async fn reconcile_switch(
         report.error = outcome.err().map(|error| error.to_string());
         let (mut findings, mut counters, mut routes, mut avoid) = (None, None, None, None);
         if loss == Loss::None && report.in_place.is_some() {
-            let digests = cutting::subscribe(&client, wanted.index()).await;
+            let digests = trim_events::subscribe(&client, wanted.index()).await;
             findings =
                 Some(Findings { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
             counters = read_or_none(&client, &wanted).await;

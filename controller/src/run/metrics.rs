@@ -74,7 +74,7 @@ pub fn metrics_text(status: &Status) -> String {
     gauges(own, status);
     tallies(own, status);
     queues(&mut registry, status);
-    cutting(&mut registry, status);
+    trimming(&mut registry, status);
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = encode(&mut text, &registry);
@@ -255,22 +255,17 @@ fn queues(registry: &mut Registry, status: &Status) {
     registry.register_with_unit("queue_peak", help, Unit::Bytes, peak);
 }
 
-fn cutting(registry: &mut Registry, status: &Status) {
+fn trimming(registry: &mut Registry, status: &Status) {
     let [starts, stops]: [Family<QueueLabels, Counter>; 2] = Default::default();
     let now = Family::<QueueLabels, Gauge>::default();
     for (switch, status) in &status.switches {
-        for ((port, queue), cutting) in &status.cutting {
+        for ((port, queue), trimming) in &status.trimming {
             let labels = QueueLabels { switch: switch.clone(), port: *port, queue: *queue };
-            starts.get_or_create(&labels).inc_by(cutting.starts);
-            stops.get_or_create(&labels).inc_by(cutting.stops);
-            now.get_or_create(&labels).set(cutting.is_cutting.into());
+            starts.get_or_create(&labels).inc_by(trimming.starts);
+            stops.get_or_create(&labels).inc_by(trimming.stops);
+            now.get_or_create(&labels).set(trimming.is_trimming.into());
         }
     }
-    let samples = Family::<SwitchLabel, Counter>::default();
-    for (switch, status) in &status.switches {
-        samples.get_or_create(&label(switch)).inc_by(status.cut_samples);
-    }
-    registry.register("trim_samples", "Digests that told of a trimmed packet", samples);
     registry.register("queue_trimming", "1 while the queue trims, as its digests tell", now);
     registry.register("queue_trimming_starts", "Times that the queue started to trim", starts);
     registry.register("queue_trimming_stops", "Times that the queue stopped trimming", stops);

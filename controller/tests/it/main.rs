@@ -20,7 +20,6 @@ mod replace;
 mod rollout;
 mod run;
 mod run_support;
-mod talkers;
 mod thousand;
 mod tls;
 #[path = "../../../switch/tests/it/tls_support/mod.rs"]

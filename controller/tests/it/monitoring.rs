@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use trimwire_controller::counters::{Count, Counter, QueueCounters, Waiting};
-use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
+use trimwire_controller::run::{Cause, Fault, Status, SwitchStatus, TrimmingStatus, metrics_text};
 
 fn file(name: &str) -> (PathBuf, String) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring").join(name);
@@ -18,7 +18,7 @@ fn exported() -> (BTreeSet<String>, String) {
     let mut status = Status::default();
     let mut switch = SwitchStatus::default();
     (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
-    switch.cutting.insert((1, 5), CuttingStatus::default());
+    switch.trimming.insert((1, 5), TrimmingStatus::default());
     let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
     let waiting = Some(Waiting { now: 0, peak: Some(0) });
     switch.counters.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
