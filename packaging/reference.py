@@ -23,7 +23,6 @@ PROGRAMS = ("trimwire", "trimwire-agent", "trimwire-controller", "trimwire-switc
 LAB = "trimwire-lab"
 SCHEMAS = {
     "fabric-file": ("The fabric file", "controller/fabric.schema.json", "`trimwire-controller` reads it"),
-    "layers-file": ("The layers file", "controller/layers.schema.json", "`trimwire-controller thresholds --model` reads it"),
 }
 METRICS = (
     ("trimwire-agent", "--metrics", "agent/testdata/metrics.txt"),

@@ -6,6 +6,7 @@
 //!  model, cluster ─► espresso ─► which tensor to compress, how, on which device
 //!  profile ─► scenarios ─► planes algorithms on one link
 //!  models: the papers' networks, as model files
+//!  layers, port ─► thresholds ─► where a switch trims
 //! ```
 //!
 //! The binary `trimwire-lab` has `sim` and `plan`. The laboratory uses the product's crates, and
@@ -16,3 +17,4 @@ pub mod espresso;
 pub mod models;
 pub mod scenarios;
 pub mod sim;
+pub mod thresholds;

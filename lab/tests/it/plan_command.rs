@@ -177,3 +177,25 @@ fn what_ranks_measured_takes_the_place_of_loopback_and_is_checked() {
     }
 }
 
+#[test]
+fn thresholds_print_a_report_and_the_policy_that_it_comes_to() {
+    let layers = example("../models/resnet-50.yaml").display().to_string();
+    let output = run(&["thresholds", &layers]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["Poisson", "by buffer", "times less", "\npolicy:\n  shallow_size: 510B\n"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (_, curve) = text.split_once("The same by buffer").unwrap();
+    let answer = json(&["thresholds", &layers, "--json"]);
+    let points = curve.lines().skip(2).take_while(|line| !line.is_empty()).count();
+    assert!(points > 5 && points == answer["curve"].as_array().unwrap().len(), "{curve}");
+    assert!(answer["saved"].as_f64().unwrap() > 1.0);
+    assert_eq!(answer["trimming"]["classes"].as_array().unwrap().len(), 4);
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.yaml").display().to_string();
+    std::fs::write(&broken, "version: 1\nlod: 1\n").unwrap();
+    let output = run(&["thresholds", &broken]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && words.contains("unknown field `lod`"), "{words}");
+}

@@ -8,6 +8,7 @@
 mod measure;
 mod options;
 mod report;
+mod thresholds;
 mod timeline;
 
 use crate::failure::{Failure, Outcome};
@@ -23,6 +24,7 @@ use trimwire_lab::espresso::{Cluster, LARGEST, Model, Plan, check, plan};
 pub(crate) fn run(options: &Options) -> Outcome {
     match &options.command {
         Some(Subcommand::Measure(options)) => return measure::run(options),
+        Some(Subcommand::Thresholds(options)) => return thresholds::run(options),
         None => {}
     }
     let (Some(model), Some(cluster)) = (&options.model, &options.cluster) else {

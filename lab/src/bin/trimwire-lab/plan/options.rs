@@ -2,6 +2,7 @@
 //! What the user asks for.
 
 use super::measure::MeasureOptions;
+use super::thresholds::ThresholdsOptions;
 use crate::failure::EXIT_CODES;
 use clap::Args;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ Examples:
   trimwire-lab plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.html
   trimwire-lab plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire-lab plan measure > cluster.yaml                      what compression and collectives take here
+  trimwire-lab plan thresholds examples/models/resnet-50.yaml   where switches trim, for the least weighted loss
   trimwire-lab plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
 
 The planner pages of the documentation explain both files and how options are written.";
@@ -45,4 +47,5 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Measure(MeasureOptions),
+    Thresholds(ThresholdsOptions),
 }

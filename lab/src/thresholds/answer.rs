@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a layers file to the answer: what was assumed, the thresholds, and what they save.
 
-use std::fmt::{self, Display};
+use std::fmt::Write as _;
 
 use serde::Serialize;
+use trimwire_controller::units::{self, DataPacket};
 
-use trimwire_planner::thresholds::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
-use trimwire_planner::thresholds::queue::Limits;
-use trimwire_planner::thresholds::solve::{Solution, again, solve};
-use trimwire_planner::thresholds::{Class, Grouping, appendix_b, of_cut};
-
-use super::model::Model;
-use crate::model::Fabric;
-use crate::model::PortPolicy;
-use crate::table::Table;
-use crate::units::{self, CutSize, DataPacket};
-use crate::yaml::problem::{Problems, SpecError};
+use super::layers::{Layers, LayersError, Rule};
+use super::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
+use super::queue::Limits;
+use super::solve::{Solution, again, solve};
+use super::{Class, Grouping, Layer, appendix_b, of_cut};
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;
-/// What UEC asks for: at most half the port.
-const TRIM_CAP: f64 = 0.5;
-const CLASSES: usize = 4;
-const MTU: u64 = 1500;
 /// Points of the curve, each √2 times the buffer of the one before.
 const CURVE: std::ops::RangeInclusive<i32> = -8..=6;
 
@@ -43,7 +34,7 @@ pub struct Settings {
     pub shallow_size: u64,
     /// The same.
     pub deep_size: u64,
-    /// Energy lost by each cut.
+    /// Energy lost by each trim.
     pub trim_costs: [f64; 2],
     /// Share of the line.
     pub trim_cap: f64,
@@ -139,36 +130,23 @@ pub struct Answer {
     pub curve: Vec<Curve>,
 }
 
-/// Answers. What the file does not say is taken from `fabric`, else from defaults; mistakes name the file's lines.
-pub fn answer(model: &Model, fabric: Option<&Fabric>) -> Result<Answer, SpecError> {
-    let mut problems = Problems::default();
-    let settings = settings(model, fabric, &mut problems);
-    let planned = fabric.map(|fabric| fabric.queues.classes.len());
-    let classes = match (model.classes, planned) {
-        (Some(classes), Some(planned)) if classes > planned => {
-            let message = format!("{classes} classes, but the fabric has {planned} (queues.classes)");
-            problems.add(model.line("classes"), "classes", message);
-            planned
-        }
-        (Some(classes), _) => classes,
-        (None, planned) => planned.unwrap_or(CLASSES).min(model.layers.len()),
-    };
+/// Answers. Mistakes name the file.
+pub fn answer(file: &Layers, name: &str) -> Result<Answer, LayersError> {
+    let wrong = |reason: String| LayersError { file: name.to_owned(), reason };
+    let settings = settings(file).map_err(wrong)?;
     let packets = u32::try_from(settings.buffer / settings.unit()).unwrap_or(u32::MAX / 4);
     // A trimming queue holds a packet beyond its threshold before anything is dropped.
-    let room = packets.saturating_sub(classes as u32);
+    let room = packets.saturating_sub(file.classes as u32);
     if room == 0 {
-        let message = format!(
-            "{} bytes are {packets} bursts of {} bytes; {classes} classes need one each, and one more",
+        return Err(wrong(format!(
+            "buffer: {} bytes are {packets} bursts of {} bytes; {} classes need one each, and one more",
             settings.buffer,
-            settings.unit()
-        );
-        problems.add(model.line("buffer"), "buffer", message);
+            settings.unit(),
+            file.classes
+        )));
     }
-    if !problems.is_empty() {
-        return Err(problems.into_error(&model.file));
-    }
-
-    let classes = Class::of(&model.layers, model.grouping, classes);
+    let layers = file.layers();
+    let classes = Class::of(&layers, file.grouping.into(), file.classes);
     let traffic = Traffic {
         arrivals: classes.iter().map(|class| settings.load * class.share).collect(),
         weights: classes.iter().map(|class| class.weight).collect(),
@@ -182,8 +160,8 @@ pub fn answer(model: &Model, fabric: Option<&Fabric>) -> Result<Answer, SpecErro
     let trimming = policy_answer(&classes, &settings, &trimmed, true);
     let dropping = policy_answer(&classes, &settings, &dropped, false);
     Ok(Answer {
-        model: model.name.clone(),
-        assumptions: assumptions(model, fabric, &settings),
+        model: file.model.clone(),
+        assumptions: assumptions(file, &layers, &settings),
         appendix_b: paper(&traffic, packets),
         saved: dropping.weighted_loss / trimming.weighted_loss,
         settings,
@@ -209,54 +187,31 @@ impl Settings {
     }
 }
 
-fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> Settings {
-    let mtu = model.mtu.or(fabric.map(|fabric| fabric.mtu)).unwrap_or(MTU);
-    let sealed = fabric.is_some_and(|fabric| fabric.sealed);
-    let packet = DataPacket::new(mtu, sealed, fabric.is_some_and(Fabric::has_ip6));
-    // The slowest port is the one that congests.
-    let port = fabric.and_then(|fabric| {
-        fabric.policies.values().flat_map(|ports| ports.values()).min_by_key(|policy| policy.rate_bps)
-    });
-    let line_rate = model.line_rate.or(port.map(|port| port.rate_bps)).unwrap_or_else(|| {
-        problems.add(1, "", "'line_rate' is missing; write line_rate: 100Gbps, or give a fabric");
-        1
-    });
-    let of_fabric = |pick: fn(&crate::model::QueuePolicy) -> u16| {
-        let first = fabric?.queues.classes.first()?;
-        port?.queues.get(first).map(|[_, important]| CutSize::Bytes(pick(important).into()))
-    };
-    let size = |given: Option<CutSize>, planned: Option<CutSize>, default: u8| {
-        given.or(planned).unwrap_or(CutSize::Planes(default)).bytes(packet)
-    };
-    let shallow_size = size(model.shallow_size, of_fabric(|queue| queue.shallow_size), 8);
-    let deep_size = size(model.deep_size, of_fabric(|queue| queue.deep_size), 1);
-    let mean_packet = model.mean_packet.unwrap_or_else(|| packet.full_frame());
+fn settings(file: &Layers) -> Result<Settings, String> {
+    let packet = DataPacket::new(file.mtu, false, false);
+    let (shallow_size, deep_size) = (file.shallow_size.bytes(packet), file.deep_size.bytes(packet));
+    let mean_packet = file.mean_packet.unwrap_or_else(|| packet.full_frame());
     if deep_size > shallow_size {
-        let message = format!("{deep_size} bytes are more than shallow_size, {shallow_size}");
-        problems.add(model.line("deep_size"), "deep_size", message);
+        return Err(format!("deep_size: {deep_size} bytes are more than shallow_size, {shallow_size}"));
     }
     if shallow_size >= mean_packet {
-        let message = format!("{shallow_size} bytes are a whole packet of {mean_packet}: nothing is trimmed");
-        problems.add(model.line("shallow_size"), "shallow_size", message);
+        return Err(format!(
+            "shallow_size: {shallow_size} bytes are a whole packet of {mean_packet}: nothing is trimmed"
+        ));
     }
-    Settings {
-        load: model.load,
-        line_rate,
-        buffer: model.buffer.bytes(line_rate, 0).unwrap_or(u64::MAX),
+    Ok(Settings {
+        load: file.load,
+        line_rate: file.line_rate,
+        buffer: file.buffer.bytes(file.line_rate, 0).unwrap_or(u64::MAX),
         mean_packet,
-        burst: model.burst,
+        burst: file.burst,
         shallow_size,
         deep_size,
         trim_costs: [shallow_size, deep_size].map(|size| of_cut(size, packet.coordinates, packet.sealed)),
-        trim_cap: model.trim_cap.or(of_port_cap(port.map(AsRef::as_ref))).unwrap_or(TRIM_CAP),
-        less_important_share: model.less_important_share,
-        less_important_energy: model.less_important_energy,
-    }
-}
-
-/// What the fabric lets the trim queue have, of a port that trims.
-fn of_port_cap(port: Option<&PortPolicy>) -> Option<f64> {
-    port.map(|port| port.trim_cap.map_or(1.0, |cap| f64::from(cap.share) / 1e6))
+        trim_cap: file.trim_cap,
+        less_important_share: file.less_important.share,
+        less_important_energy: file.less_important.energy,
+    })
 }
 
 fn policy_answer(
@@ -339,7 +294,7 @@ fn curve(
     points
 }
 
-fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> Vec<String> {
+fn assumptions(file: &Layers, layers: &[Layer], settings: &Settings) -> Vec<String> {
     let Settings {
         load,
         line_rate,
@@ -378,37 +333,26 @@ fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> V
             100.0 * trim_cap
         ),
     ];
-    let ruled = model.layers.iter().filter(|layer| !layer.measured).count();
+    let ruled = layers.iter().filter(|layer| !layer.measured).count();
     if ruled > 0 {
-        let (front, back) = model.rule;
+        let Rule { front, back } = file.sensitivity;
         lines.push(format!(
             "sensitivities: {ruled} of {} layers have none of their own and take {front} (front) to {back} (back), in equal ratios: \
              an assumption, to be replaced by measurements",
-            model.layers.len()
+            layers.len()
         ));
     }
-    if model.grouping == Grouping::Sensitivity {
+    if Grouping::from(file.grouping) == Grouping::Sensitivity {
         lines.push(
             "grouping: by sensitivity; the agent tags layers by depth, so tag these yourself as listed"
                 .to_owned(),
         );
     }
-    if let Some(fabric) = fabric {
-        let others = fabric.policies.values().flat_map(|ports| ports.values());
-        let others = others.filter(|policy| policy.rate_bps != *line_rate).count();
-        if others > 0 {
-            lines.push(format!(
-                "fabric: {others} ports of {} are not {rate} and would get the same bytes; move the fragment under policy.ports \
-                 where they should not",
-                fabric.file
-            ));
-        }
-    }
     lines
 }
 
 /// Three digits, whatever the size.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     if value == 0.0 {
         "0".to_owned()
     } else if (0.001..1000.0).contains(&value) {
@@ -419,117 +363,47 @@ fn figure(value: f64) -> String {
     }
 }
 
-impl Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: thresholds of least weighted loss\n\nAssumed", self.model)?;
-        for line in &self.assumptions {
-            writeln!(f, "  {line}")?;
-        }
-        writeln!(f, "\nTrimming")?;
-        policy_table(f, &self.trimming, true)?;
-        writeln!(
-            f,
-            "  trim queue: trim_limit {} bytes, trimmed packets ask for {} of the line, {} of them lost",
-            self.trimming.trim_limit,
-            figure(self.trimming.trimmed),
-            figure(self.trimming.trimmed_lost)
-        )?;
-        writeln!(f, "\nSelective dropping (MLT §4.2.2), best thresholds")?;
-        policy_table(f, &self.dropping, false)?;
-        writeln!(f, "\nMLT appendix B as printed (split queues, offered loads)")?;
-        let mut table = Table::new(&["class", "S, bursts", "L, bursts"]);
-        for (class, (first, all)) in self.appendix_b.thresholds.iter().enumerate() {
-            table.row([format!("class{class}"), format!("{first:.1}"), all.to_string()]);
-        }
-        indented(f, &table)?;
-        let weighted = figure(self.dropping.weighted_loss);
-        let mut table = Table::new(&["policy", "loss"]);
-        for (policy, loss) in [
-            ("appendix B's thresholds, by its formulas", self.appendix_b.predicted_loss),
-            ("appendix B's thresholds, in shared queues", self.appendix_b.weighted_loss),
-            ("selective dropping", self.dropping.weighted_loss),
-            ("trimming", self.trimming.weighted_loss),
-        ] {
-            table.row([policy.to_owned(), figure(loss)]);
-        }
-        writeln!(f, "\nWeighted loss (0: nothing is lost, 1: everything)")?;
-        indented(f, &table)?;
-        let mut table = Table::new(&["buffer", "dropping", "trimming"]);
-        for Curve { buffer, dropping, trimming } in &self.curve {
-            table.row([units::bytes_text(*buffer), figure(*dropping), figure(*trimming)]);
-        }
-        writeln!(f, "\nThe same by buffer, with the best thresholds for each")?;
-        indented(f, &table)?;
-        write!(
-            f,
-            "\ntrimming loses {} where dropping loses {weighted}: {} times less",
-            figure(self.trimming.weighted_loss),
-            figure(self.saved)
-        )
-    }
-}
-
-fn policy_table(f: &mut fmt::Formatter<'_>, policy: &PolicyAnswer, trims: bool) -> fmt::Result {
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for class in &policy.classes {
-        let layers = &class.members.layers;
-        let span = match (layers.first(), layers.last()) {
-            (Some(first), Some(last)) if layers.len() > 1 => format!("{first} … {last}"),
-            (Some(only), _) => only.clone(),
-            _ => String::new(),
+impl Answer {
+    /// The `policy` of a fabric file that trims at these thresholds.
+    pub fn policy(&self) -> String {
+        let (settings, policy) = (&self.settings, &self.trimming);
+        let time = |bytes: u64| {
+            let ns = u128::from(bytes) * 8_000_000_000 / u128::from(settings.line_rate.max(1));
+            format!("{:.1} us", ns as f64 / 1000.0)
         };
-        let mut row = vec![
-            class.class.clone(),
-            span,
-            format!("{:.1} %", 100.0 * class.members.share),
-            figure(class.members.weight),
-            class.less_important_shallow_at.to_string(),
-        ];
-        if trims {
-            row.push(class.less_important_deep_at.to_string());
-            row.push(class.important_shallow_at.to_string());
-            row.push(class.important_deep_at.to_string());
+        let mut text = format!(
+            "# {}: thresholds of least weighted loss at load {} of {}, {} bytes of buffer.\n\
+             # docs/explanation/thresholds.md has the assumptions. Times are at that line rate.\n\
+             policy:\n  shallow_size: {}B\n  deep_size: {}B\n  trim_limit: {}B  # {}\n  queues:\n",
+            // A comment ends where its line does.
+            self.model.replace(['\n', '\r'], " "),
+            settings.load,
+            units::rate_text(settings.line_rate),
+            settings.buffer,
+            settings.shallow_size,
+            settings.deep_size,
+            policy.trim_limit,
+            time(policy.trim_limit)
+        );
+        for class in &policy.classes {
+            let (name, drop_at) = (&class.class, class.drop_at);
+            let _ = writeln!(text, "    {name}:\n      drop_at: {drop_at}B  # {}", time(drop_at));
+            for (name, shallow, deep) in [
+                ("important", class.important_shallow_at, class.important_deep_at),
+                ("less_important", class.less_important_shallow_at, class.less_important_deep_at),
+            ] {
+                let _ = writeln!(
+                    text,
+                    "      {name}: {{ shallow_at: {shallow}B, deep_at: {deep}B }}  # {}, {}",
+                    time(shallow),
+                    time(deep)
+                );
+            }
         }
-        row.push(class.drop_at.to_string());
-        row.extend([class.less_important_refused, class.important_refused, class.loss].map(figure));
-        rows.push(row);
+        text
     }
-    let head: &[&str] = if trims {
-        &[
-            "class",
-            "layers",
-            "bytes",
-            "weight",
-            "shallow_at, less",
-            "deep_at, less",
-            "shallow_at",
-            "deep_at",
-            "drop_at",
-            "trimmed, less",
-            "trimmed",
-            "loss",
-        ]
-    } else {
-        &[
-            "class",
-            "layers",
-            "bytes",
-            "weight",
-            "shallow_at, less",
-            "drop_at",
-            "dropped, less",
-            "dropped",
-            "loss",
-        ]
-    };
-    let mut table = Table::new(head);
-    rows.into_iter().for_each(|row| table.row(row));
-    indented(f, &table)
 }
 
-fn indented(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
-    for line in table.to_string().lines() {
-        writeln!(f, "  {line}")?;
-    }
-    Ok(())
-}
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;
