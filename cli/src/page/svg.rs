@@ -42,9 +42,9 @@ pub(super) fn draw(figure: &Figure) -> String {
     }
     let (keys, rows) = legend(&names);
     let mut svg = String::new();
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",
+        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">",
         HEIGHT + ROW * rows as f64,
         escape(figure.title)
     );
@@ -147,7 +147,7 @@ fn mark(
 
 /// Names of series with their colours, below the axes, and the rows that they take.
 fn legend(names: &[&str]) -> (String, usize) {
-    let (mut svg, mut x, mut row) = (String::new(), LEFT, 0);
+    let (mut svg, mut x, mut row) = (String::new(), LEFT, 0_u32);
     for (number, name) in names.iter().enumerate() {
         let width = 40.0 + LETTER * name.chars().count() as f64;
         if x > LEFT && x + width > WIDTH {

@@ -11,7 +11,7 @@ use super::task::{CompressionOption, Device};
 /// Why nothing was tried.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{tensors} tensors have about 10^{digits:.0} strategies; brute force tries up to {most}")]
-pub struct TooMany {
+pub(super) struct TooMany {
     /// Tensors of the model.
     pub tensors: usize,
     /// log10 of the strategies.
@@ -22,7 +22,7 @@ pub struct TooMany {
 
 /// The strategy of least iteration time among all of `options`, and that time, ns from the beginning of the backward pass. Options that do the same to a
 /// tensor count once; nothing else is left out.
-pub fn brute_force(
+pub(super) fn brute_force(
     model: &Model,
     cluster: &Cluster,
     options: &[CompressionOption],
@@ -78,7 +78,7 @@ pub fn brute_force(
 }
 
 /// The least time of all subsets of tensors that GPUs compress moved to processors; up to 24 tensors.
-pub fn brute_force_offload(
+pub(super) fn brute_force_offload(
     model: &Model,
     cluster: &Cluster,
     options: &[CompressionOption],

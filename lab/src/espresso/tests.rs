@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::brute_force::{brute_force, brute_force_offload};
 use super::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
