@@ -8,13 +8,17 @@
 //!                Law: NetSense │ Da1 … Da5 │ TrimFeedback │ Progress
 //! ```
 //!
-//! A *ratio* is what is sent over what an uncompressed gradient would take: 1 sends everything. A [`Law`] is the arithmetic of a paper (or ours) and
-//! may divide by what it likes; the [`Controller`] around it refuses measurements that make no sense, keeps the last good ratio then, and
-//! lets nothing leave the limits. State is serde's, so that a job that goes on from a checkpoint goes on with what it knows of the network.
+//! A *ratio* is what is sent over what an uncompressed gradient would take: 1 sends everything. A
+//! [`Law`] is the arithmetic of a paper (or ours) and may divide by what it likes; the
+//! [`Controller`] around it refuses measurements that make no sense, keeps the last good ratio
+//! then, and lets nothing leave the limits. State is serde's, so that a job that goes on from a
+//! checkpoint goes on with what it knows of the network.
 //!
-//! In a job, [`Adaptive`] puts all ranks' [`Counts`] together into a step, and says how many planes the next one is sent with, and at which share of the line's rate.
+//! In a job, [`Adaptive`] puts all ranks' [`Counts`] together into a step, and says how many planes
+//! the next one is sent with, and at which share of the line's rate.
 //!
-//! [`LawName::parse`](parse) reads what users write: `netsense`, `da5:k_min=0.01,alpha=1.5`, `trim-feedback:high=0.08`.
+//! [`LawName::parse`](parse) reads what users write: `netsense`, `da5:k_min=0.01,alpha=1.5`,
+//! `trim-feedback:high=0.08`.
 
 mod adaptive;
 mod controller;

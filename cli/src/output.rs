@@ -20,7 +20,8 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Renders a table: the first `left` columns are names and stand to the left, the others are figures and stand to the right.
+/// Renders a table: the first `left` columns are names and stand to the left, the others are
+/// figures and stand to the right.
 pub fn table(titles: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let width = |i: usize| {
         let cells = rows.iter().filter_map(|row| row.get(i)).map(String::as_str);

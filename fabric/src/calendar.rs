@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens when: events by virtual time, those of one instant in the order in which they were scheduled.
+//! What happens when: events by virtual time, those of one instant in the order in which they were
+//! scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,18 +8,21 @@ use std::collections::BinaryHeap;
 /// Time, order of scheduling, slot.
 type Key = (u64, u64, u32);
 
-/// A bucket has 2^7 ns, about what a frame takes; the wheel has 32 us, more than most events are ahead, and is small, as every domain has one.
+/// A bucket has 2^7 ns, about what a frame takes; the wheel has 32 us, more than most events are
+/// ahead, and is small, as every domain has one.
 const SHIFT: u32 = 7;
 const BUCKETS: usize = 256;
 
 /// A calendar queue (R. Brown, CACM 1988) of keys; events live in a slab beside it.
 #[derive(Debug)]
 pub struct Calendar<E> {
-    /// The earliest events, all of one bucket, the first of them last; empty only when there are none at all.
+    /// The earliest events, all of one bucket, the first of them last; empty only when there are
+    /// none at all.
     current: Vec<Key>,
     /// The bucket, counted from time 0, that they are of; nothing is earlier.
     bucket: u64,
-    /// Later ones, by bucket modulo the wheel's size; where time was turned back to an earlier event, of two rounds of the wheel.
+    /// Later ones, by bucket modulo the wheel's size; where time was turned back to an earlier
+    /// event, of two rounds of the wheel.
     wheel: Vec<Vec<Key>>,
     /// By bucket, whether it has any.
     occupied: Vec<u64>,
@@ -138,7 +142,8 @@ impl<E> Calendar<E> {
         }
     }
 
-    /// The first bucket from `from` on, and before `end`, that has events; they may be of the wheel's next round.
+    /// The first bucket from `from` on, and before `end`, that has events; they may be of the
+    /// wheel's next round.
     fn next_occupied(&self, from: u64, end: u64) -> Option<u64> {
         let mut bucket = from;
         while bucket < end {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the model files of `examples/plans`: `cargo run -p trimwire-lab --example models -- examples/plans`.
+//! Writes the model files of `examples/plans`: `cargo run -p trimwire-lab --example models --
+//! examples/plans`.
 
 use std::fmt::Write as _;
 use trimwire_lab::models::{Device, model, names};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the planes algorithms on one link: `cargo run -p trimwire-lab --example planes_algorithms -- docs/figures` writes
-//! `planes-algorithms.md` and `planes-algorithms.csv` there, and `packaging/plots.py planes-algorithms` draws the latter.
+//! Compares the planes algorithms on one link: `cargo run -p trimwire-lab --example
+//! planes_algorithms -- docs/figures` writes `planes-algorithms.md` and `planes-algorithms.csv`
+//! there, and `packaging/plots.py planes-algorithms` draws the latter.
 //!
 //! Virtual time: the same on every machine.
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Espresso's tables 5 and 6 and figure 13, predicted: `cargo run --release -p trimwire-lab --example strategies -- docs/figures` writes
-//! `strategies.md` there, and prints what selection and offloading took on this machine, which the file leaves out.
+//! Espresso's tables 5 and 6 and figure 13, predicted: `cargo run --release -p trimwire-lab
+//! --example strategies -- docs/figures` writes `strategies.md` there, and prints what selection
+//! and offloading took on this machine, which the file leaves out.
 
 use std::fmt::Write as _;
 use trimwire_lab::espresso::{Cluster, plan};

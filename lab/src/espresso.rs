@@ -13,8 +13,10 @@
 //!        frontier ─► select (algorithm 1) ─► offload (algorithm 2) ─► plan          brute_force, bound: what it is held against
 //! ```
 //!
-//! Where the paper gives no formula (it cites the literature for collectives, and profiles everything else), the module says which one is taken. One
-//! step further than the paper: options whose packets switches may trim ([`Payload::Trimmed`]), and clusters whose network is a distribution.
+//! Where the paper gives no formula (it cites the literature for collectives, and profiles
+//! everything else), the module says which one is taken. One step further than the paper: options
+//! whose packets switches may trim ([`Payload::Trimmed`]), and clusters whose network is a
+//! distribution.
 
 mod baselines;
 mod bound;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The six networks of Espresso's evaluation, from their architectures' published shapes.
 //!
-//! Table 5 counts their tensors (32, 314, 148, 207, 148, 10) and table 4 their MB; both come out of the shapes. Which variant each is follows from
-//! these two numbers: GPT-2 is the 124-million one, the LSTM the 2 × 1500 with tied embeddings of PyTorch's language-model example, UGATIT the full one
-//! with both generators and all four discriminators, BERT-base the one with the heads of its pre-training, the vocabulary's bias counted in
-//! the head and in the decoder.
+//! Table 5 counts their tensors (32, 314, 148, 207, 148, 10) and table 4 their MB; both come out of
+//! the shapes. Which variant each is follows from these two numbers: GPT-2 is the 124-million one,
+//! the LSTM the 2 × 1500 with tied embeddings of PyTorch's language-model example, UGATIT the full
+//! one with both generators and all four discriminators, BERT-base the one with the heads of its
+//! pre-training, the vocabulary's bias counted in the head and in the decoder.
 //!
-//! Computation times are no measurements: [`Device`] says what they are made of. Replace them by a trace before you believe a plan's milliseconds.
+//! Computation times are no measurements: [`Device`] says what they are made of. Replace them by a
+//! trace before you believe a plan's milliseconds.
 
 mod language;
 mod shape;
@@ -75,7 +77,8 @@ mod tests {
         assert!((parameters("ugatit") as f64 / 670.8e6 - 1.0).abs() < 1e-3);
     }
 
-    /// The backward pass begins at the loss; 4.1 G and 15.5 G multiplications a picture of 224 × 224 are the published ones of the convolutional networks.
+    /// The backward pass begins at the loss; 4.1 G and 15.5 G multiplications a picture of 224 ×
+    /// 224 are the published ones of the convolutional networks.
     #[test]
     fn computation_is_the_networks_multiplications() {
         let device = Device { tflops: 1.0, launch_us: 0.0 };

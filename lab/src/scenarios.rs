@@ -5,7 +5,8 @@
 //!  profile: what the bottleneck has for us at a time ─► link: bytes in, delay and trims out ─► a law ─► ratio ─► …
 //! ```
 //!
-//! One bottleneck and one job, step by step: what it is not, is packets. The agent in virtual time (the fabric crate) has those.
+//! One bottleneck and one job, step by step: what it is not, is packets. The agent in virtual time
+//! (the fabric crate) has those.
 
 mod link;
 mod networks;

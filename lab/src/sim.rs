@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A cluster's network in virtual time: hundreds of hosts, plain switches, other transports beside ours.
+//! A cluster's network in virtual time: hundreds of hosts, plain switches, other transports beside
+//! ours.
 //!
 //! ```text
 //!  scenario ─► topology, workload ─► run: domains (a switch and its hosts each) ─► report
@@ -8,9 +9,11 @@
 //!                                     └ switch: route, discipline of each port, line
 //! ```
 //!
-//! [`crate::cluster`] runs the P4 program and the agent themselves, with real bytes, around one switch. Here packets are heads and lengths, and switches and transports are
-//! written anew, each held against its paper, the P4 engine or a closed form; docs/reference/scenario.md says what is real and what is modelled. The same seed gives the same results with any
-//! number of threads. What it deliberately does not do: no codec runs here, and no clock is read.
+//! [`crate::cluster`] runs the P4 program and the agent themselves, with real bytes, around one
+//! switch. Here packets are heads and lengths, and switches and transports are written anew, each
+//! held against its paper, the P4 engine or a closed form; docs/reference/scenario.md says what is
+//! real and what is modelled. The same seed gives the same results with any number of threads. What
+//! it deliberately does not do: no codec runs here, and no clock is read.
 
 pub mod discipline;
 mod domain;

@@ -12,9 +12,10 @@ use super::ladder::{packet_share, planes_within};
 
 /// A law as collectives apply it.
 ///
-/// Every rank feeds it all ranks' counts, in the order of the ranks, so that all send the next step with the same planes, and hold the same state in their
-/// checkpoints. Collectives send at least one plane: limits are narrowed to what one plane and the most planes take, lest a law winds itself up where
-/// nothing answers to it.
+/// Every rank feeds it all ranks' counts, in the order of the ranks, so that all send the next step
+/// with the same planes, and hold the same state in their checkpoints. Collectives send at least
+/// one plane: limits are narrowed to what one plane and the most planes take, lest a law winds
+/// itself up where nothing answers to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adaptive {
     state: State,
@@ -153,7 +154,8 @@ impl Adaptive {
     /// Goes on from what a checkpoint kept, in any of serde's formats.
     ///
     /// # Errors
-    /// Where it cannot be read, it says what the format says; where it is another law's, [`RestoreError`].
+    /// Where it cannot be read, it says what the format says; where it is another law's,
+    /// [`RestoreError`].
     pub fn restore<'de, D: serde::Deserializer<'de>>(&mut self, state: D) -> Result<(), D::Error> {
         let state = State::deserialize(state)?;
         self.take(state).map_err(serde::de::Error::custom)

@@ -66,7 +66,8 @@ fn limits_that_leave_no_planes_are_errors_that_name_the_limit() {
     );
 }
 
-/// A port that has a share of the line: what of a step arrives, if its sender paces bytes at `pace` of the line. Heads are not cut any further but lost.
+/// A port that has a share of the line: what of a step arrives, if its sender paces bytes at `pace`
+/// of the line. Heads are not cut any further but lost.
 fn port(law: &Adaptive, available: f64) -> Counts {
     let head = share(1) / share(law.planes());
     let excess = (1.0 - available / law.pace()).max(0.0);
@@ -166,7 +167,8 @@ fn progress_finds_the_planes_with_which_a_job_gets_furthest_on_any_link_and_afte
     assert!(chosen.len() > 2, "different links want different planes: {chosen:?}");
 }
 
-/// Twenty steps from the first one on: a step that sends too much on a slow link takes many times what one that sends too little costs.
+/// Twenty steps from the first one on: a step that sends too much on a slow link takes many times
+/// what one that sends too little costs.
 #[test]
 fn progress_pays_little_for_finding_out_what_there_is() {
     for (constant, rate) in

@@ -10,10 +10,11 @@ use super::{Da1, Da2, Da3, Da4, Da5, NetSense, Progress, TrimFeedback};
 pub trait Law {
     /// What users call it.
     fn name(&self) -> &'static str;
-    /// The ratio of the next step, from this step's ratio and measurements, which have been checked. It may be anything: the [`Controller`] keeps
-    /// what is no number, and clamps.
+    /// The ratio of the next step, from this step's ratio and measurements, which have been
+    /// checked. It may be anything: the [`Controller`] keeps what is no number, and clamps.
     fn next(&mut self, ratio: f64, step: &Step) -> f64;
-    /// Share of the line's rate at which the next step may leave, above 0, up to 1. Laws of the papers leave that to the transport.
+    /// Share of the line's rate at which the next step may leave, above 0, up to 1. Laws of the
+    /// papers leave that to the transport.
     fn pace(&self) -> f64 {
         1.0
     }
@@ -83,7 +84,8 @@ pub struct Limits {
     pub k_max: f64,
 }
 
-/// A law within limits. Feed it each step once, in order; its state survives a checkpoint through serde.
+/// A law within limits. Feed it each step once, in order; its state survives a checkpoint through
+/// serde.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Controller {
     law: Laws,
@@ -93,7 +95,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A law that begins with `ratio`. Limits that are no limits, and a first ratio outside, are brought to the nearest that are.
+    /// A law that begins with `ratio`. Limits that are no limits, and a first ratio outside, are
+    /// brought to the nearest that are.
     pub fn new(law: Laws, limits: Limits, ratio: f64) -> Self {
         let share =
             |value: f64, otherwise: f64| if value.is_finite() { value.clamp(1e-6, 1.0) } else { otherwise };
@@ -124,7 +127,8 @@ impl Controller {
         &self.law
     }
 
-    /// Takes a step's measurements and says the ratio of the next one. A step that cannot have been measured changes nothing.
+    /// Takes a step's measurements and says the ratio of the next one. A step that cannot have been
+    /// measured changes nothing.
     pub fn step(&mut self, step: &Step) -> Result<f64, StepError> {
         step.check(self.at_ns)?;
         self.at_ns = Some(step.at_ns);

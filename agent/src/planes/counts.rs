@@ -22,7 +22,8 @@ pub struct Counts {
     pub repaired: u64,
     /// Time in which an operation was under way at this rank, ns.
     pub busy_ns: u64,
-    /// Time from the end of the step before to the beginning of this one's first operation at this rank, ns; 0 where there was none before.
+    /// Time from the end of the step before to the beginning of this one's first operation at this
+    /// rank, ns; 0 where there was none before.
     pub idle_ns: u64,
 }
 
@@ -51,10 +52,12 @@ impl Counts {
         *self = Self::from_numbers(sum);
     }
 
-    /// The step that all ranks' counts make, which ended at `at_ns` if the steps before it did at `began_ns`.
+    /// The step that all ranks' counts make, which ended at `at_ns` if the steps before it did at
+    /// `began_ns`.
     ///
-    /// Shares are of all ranks' packets. The delay is the *least* of the ranks': who began last has waited for nobody, and all end at about the same time, so that
-    /// computation which takes longer at one rank is not taken for a slow network; that longest computation is the step's.
+    /// Shares are of all ranks' packets. The delay is the *least* of the ranks': who began last has
+    /// waited for nobody, and all end at about the same time, so that computation which takes
+    /// longer at one rank is not taken for a slow network; that longest computation is the step's.
     pub fn step(ranks: &[Self], began_ns: u64) -> Step {
         let mut all = Self::default();
         ranks.iter().for_each(|rank| all.add(rank));

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DC2, algorithm 1: five laws over the delay monitor, with the parameters of table I.
 //!
-//! The printed algorithm has lost the bodies of DA2 and DA3, and of DA5 the nesting. They are put together again from the words of §IV-A:
+//! The printed algorithm has lost the bodies of DA2 and DA3, and of DA5 the nesting. They are put
+//! together again from the words of §IV-A:
 //!
-//! - DA2, "AIMD … when the delay is outside the range [a − d_var, a + d_var]": below, k + k_inc; above, k · β, β being "multiplicative decrease
-//!   factor"; within, k. "Delay variation from target" 0.05 is taken as a share of a: in seconds it would mean another thing for every model.
+//! - DA2, "AIMD … when the delay is outside the range [a − d_var, a + d_var]": below, k + k_inc;
+//!   above, k · β, β being "multiplicative decrease
+//! factor"; within, k. "Delay variation from target" 0.05 is taken as a share of a: in seconds it
+//! would mean another thing for every model.
 //! - DA3, "additive decrease instead": above, k − k_dec.
 //! - DA4's text adds k/2 where its pseudocode adds k_inc; the pseudocode is taken.
 //! - DA5: below α m, k + k_inc; above α a, k (1 − β (d − α a) / (d − α m)); else DA4.
@@ -15,7 +18,8 @@ use super::controller::Law;
 use super::delay_monitor::{DelayMonitor, Delays};
 use super::step::Step;
 
-/// The ratio of the first step, least and greatest: the paper gives no first one, and begins where a network is used most.
+/// The ratio of the first step, least and greatest: the paper gives no first one, and begins where
+/// a network is used most.
 pub(super) const RATIOS: [f64; 3] = [0.3, 0.005, 0.3];
 
 macro_rules! law {
@@ -49,8 +53,9 @@ macro_rules! law {
 }
 
 law!(
-    /// Proportional to the normalised delay variation: k − (d − a) / (d − m). The quotient is of order 1 whatever k is, so k jumps between its limits:
-    /// the paper leaves its results out. Where d = m, and the quotient has no value, k stays.
+    /// Proportional to the normalised delay variation: k − (d − a) / (d − m). The quotient is of
+    /// order 1 whatever k is, so k jumps between its limits: the paper leaves its results out.
+    /// Where d = m, and the quotient has no value, k stays.
     Da1, "da1", {}, |_, k, Delays { delay, least, mean, .. }| {
         if delay > least { k - (delay - mean) / (delay - least) } else { k }
     }

@@ -17,7 +17,8 @@ pub struct Delays {
     pub trend: f64,
 }
 
-/// DC2 §IV. "The previous w samples (d_j, …, d_{j−w})" are w + 1 delays and w differences; before there are as many, those there are.
+/// DC2 §IV. "The previous w samples (d_j, …, d_{j−w})" are w + 1 delays and w differences; before
+/// there are as many, those there are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DelayMonitor {
     window: u32,

@@ -10,7 +10,8 @@ pub(super) struct Greatest {
     window: u32,
     /// How many have been seen.
     seen: u64,
-    /// Values of which none later is as great, and when each was seen: falling, the greatest in front.
+    /// Values of which none later is as great, and when each was seen: falling, the greatest in
+    /// front.
     values: VecDeque<(u64, f64)>,
 }
 

@@ -12,8 +12,9 @@ pub struct Line {
     pub worst: f64,
 }
 
-/// The line through samples (x, time), both positive, of least *relative* squares: launches show in small sizes, which absolute squares would not look at. `None` where
-/// samples are fewer than two sizes or no numbers.
+/// The line through samples (x, time), both positive, of least *relative* squares: launches show in
+/// small sizes, which absolute squares would not look at. `None` where samples are fewer than two
+/// sizes or no numbers.
 pub fn fit(samples: &[(f64, f64)]) -> Option<Line> {
     let valid = |&(x, t): &(f64, f64)| x.is_finite() && t.is_finite() && x > 0.0 && t > 0.0;
     let first = samples.first()?.0;

@@ -9,11 +9,13 @@ use super::step::Step;
 
 /// NetSenseML §4.1.
 ///
-/// Start-up raises the ratio by β₁ a step until a packet is lost or the round trip is excessive; from then on BtlBw, the greatest EBB, times RTprop,
-/// the least RTT, is the BDP. A step that sent more than 0.9 of it multiplies the ratio by α, another one adds β₂.
+/// Start-up raises the ratio by β₁ a step until a packet is lost or the round trip is excessive;
+/// from then on BtlBw, the greatest EBB, times RTprop, the least RTT, is the BDP. A step that sent
+/// more than 0.9 of it multiplies the ratio by α, another one adds β₂.
 ///
-/// The paper gives α, β₂, 0.9, the first ratio (0.01) and the floor (0.005). It does not say what β₁ is, from where on an RTT is excessive, or over
-/// how many intervals the extremes are taken; ours are β₁ = 0.05, twice RTprop, and the last 10 intervals for both, BBR's window for BtlBw.
+/// The paper gives α, β₂, 0.9, the first ratio (0.01) and the floor (0.005). It does not say what
+/// β₁ is, from where on an RTT is excessive, or over how many intervals the extremes are taken;
+/// ours are β₁ = 0.05, twice RTprop, and the last 10 intervals for both, BBR's window for BtlBw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetSense {
     /// What start-up adds a step.

@@ -52,7 +52,8 @@ fn nearest(word: &str, valid: &[&str]) -> String {
     }
 }
 
-/// Parameters of a law that are numbers, each with what it may be; those of limits and windows stand apart.
+/// Parameters of a law that are numbers, each with what it may be; those of limits and windows
+/// stand apart.
 enum Slot<'l> {
     Share(&'l mut f64),
     Factor(&'l mut f64),
@@ -83,7 +84,8 @@ impl Slot<'_> {
     }
 }
 
-/// Reads `name` or `name:key=value,…`. Every law takes `k_min`, `k_max` and `first` (the ratio of the first step); the others are its fields' names.
+/// Reads `name` or `name:key=value,…`. Every law takes `k_min`, `k_max` and `first` (the ratio of
+/// the first step); the others are its fields' names.
 pub fn parse(text: &str) -> Result<Controller, LawError> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let law = *LAWS

@@ -12,14 +12,19 @@ use super::fit::{Line, fit};
 
 /// The planes with which a job gets furthest in a second.
 ///
-/// An unbiased compressor whose error is ω adds ω times a gradient's square to its variance, and SGD takes up to 1 + ω times as many steps for it (Alistarh et al., *QSGD*, NIPS 2017, theorem 3.2 and its
-/// consequences). The codec's ω is known for every number of planes, and what a step would take with them follows from those that were measured: computation, and communication as a constant and
-/// a slope. So the planes are those for which the product of both is least; no budget is to be given.
+/// An unbiased compressor whose error is ω adds ω times a gradient's square to its variance, and
+/// SGD takes up to 1 + ω times as many steps for it (Alistarh et al., *QSGD*, NIPS 2017, theorem
+/// 3.2 and its consequences). The codec's ω is known for every number of planes, and what a step
+/// would take with them follows from those that were measured: computation, and communication as a
+/// constant and a slope. So the planes are those for which the product of both is least; no budget
+/// is to be given.
 ///
-/// Steps of one size do not tell the constant from the slope: when all that are remembered are, one step is sent with a plane more, the next time with one less.
+/// Steps of one size do not tell the constant from the slope: when all that are remembered are, one
+/// step is sent with a plane more, the next time with one less.
 ///
-/// How fast they leave is answered apart, as by [`super::TrimFeedback`]: the *pace* falls to what arrives where packets are cut or lost, and grows while they are not. A pace that falls makes steps longer, which
-/// the planes answer.
+/// How fast they leave is answered apart, as by [`super::TrimFeedback`]: the *pace* falls to what
+/// arrives where packets are cut or lost, and grows while they are not. A pace that falls makes
+/// steps longer, which the planes answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Share of packets cut below which the pace grows.
@@ -34,7 +39,8 @@ pub struct Progress {
     pace: f64,
     /// (Bytes, ns) of the last steps' communication.
     samples: VecDeque<(f64, f64)>,
-    /// What communication takes whatever its bytes, ns, as known when steps of two sizes were among them.
+    /// What communication takes whatever its bytes, ns, as known when steps of two sizes were among
+    /// them.
     constant: f64,
     /// How often another size was tried.
     probes: u32,
@@ -60,7 +66,8 @@ impl Default for Progress {
 const SLOWEST: f64 = 0.02;
 const FASTEST: f64 = 0.32;
 const LEAST_PACE: f64 = 0.001;
-/// A step that took so many times as long as was expected, or a part of it, is of another network: what was known of the one before is forgotten.
+/// A step that took so many times as long as was expected, or a part of it, is of another network:
+/// what was known of the one before is forgotten.
 const OTHER: f64 = 1.5;
 /// Planes change for at least so much.
 const WORTH: f64 = 0.02;

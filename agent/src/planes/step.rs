@@ -12,7 +12,8 @@ pub struct Step {
     pub bytes: u64,
     /// From the first byte sent to the whole sum there, ns.
     pub delay_ns: u64,
-    /// From the end of the communication before it to the beginning of this one, ns, where that is known, else 0: what is computed and not hidden behind communication.
+    /// From the end of the communication before it to the beginning of this one, ns, where that is
+    /// known, else 0: what is computed and not hidden behind communication.
     pub compute_ns: u64,
     /// Share of the packets that were cut, 0 to 1.
     #[serde(rename = "trimmed")]

@@ -29,12 +29,14 @@ fn near(got: &[f64], wanted: &[f64]) {
     }
 }
 
-/// Algorithm 1 by hand. 1 MB each; the RTT doubles and more at the third step, which ends start-up, and is over the BDP.
+/// Algorithm 1 by hand. 1 MB each; the RTT doubles and more at the third step, which ends start-up,
+/// and is over the BDP.
 #[test]
 fn netsense_is_the_papers_algorithm() {
     let mut law = unlimited(Laws::Netsense(NetSense::default()), NetSense::FIRST);
     let ratio = ratios(&mut law, &steps(&[10.0, 10.0, 25.0, 10.0]));
-    // Start-up: 0.01 + 0.05 twice. Then BtlBw = 1 MB / 10 ms, RTprop = 10 ms, BDP = 1 MB: 1 MB is more than 0.9 of it.
+    // Start-up: 0.01 + 0.05 twice. Then BtlBw = 1 MB / 10 ms, RTprop = 10 ms, BDP = 1 MB: 1 MB is
+    // more than 0.9 of it.
     near(&ratio, &[0.06, 0.11, 0.055, 0.0275]);
     // 0.5 MB is less: + 0.01.
     let small = Step::whole(10_000_000_000, 500_000, 10_000_000);
@@ -195,7 +197,8 @@ fn dc2s_laws_are_algorithm_1_with_table_i() {
     near(&ratio[3..], &[ratio[2] * (1.0 - 0.8 * 0.2)]);
 }
 
-/// Chiu and Jain: additive decrease keeps what ranks differ by, multiplicative decrease takes it away. All ranks of a step see the same delay.
+/// Chiu and Jain: additive decrease keeps what ranks differ by, multiplicative decrease takes it
+/// away. All ranks of a step see the same delay.
 #[test]
 fn ranks_that_began_apart_meet_under_da2_and_never_under_da3() {
     let apart = |law: &str| {

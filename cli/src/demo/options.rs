@@ -5,7 +5,8 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Train a small network through one congested, trimming switch, and compare with drop + retransmit.
+/// Train a small network through one congested, trimming switch, and compare with drop +
+/// retransmit.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
     /// Data-parallel workers, 2 to 64.
@@ -17,7 +18,8 @@ pub(crate) struct Options {
     /// Offered load on a worker's link during a burst, as a multiple of its speed, 1 to 16.
     #[arg(long, default_value_t = 3)]
     pub congestion: u16,
-    /// Seed of data order, weights, rotations and cross-traffic: the same seed gives the same numbers.
+    /// Seed of data order, weights, rotations and cross-traffic: the same seed gives the same
+    /// numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Write the figures as JSON to this file.

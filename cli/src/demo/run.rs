@@ -31,12 +31,13 @@ const DELAY_NS: u64 = 1_000;
 /// Mean burst and mean silence of the neighbours: a fifth of the time is congested.
 const BURST_NS: u64 = 200_000;
 const GAP_NS: u64 = 800_000;
-/// DSCP of the neighbours' packets: the droppable code point of the same queue as the gradients', so that strict
-/// priority saves neither from the other. ECT: they are as important as anybody's.
+/// DSCP of the neighbours' packets: the droppable code point of the same queue as the gradients',
+/// so that strict priority saves neither from the other. ECT: they are as important as anybody's.
 const CROSS_TOS: u8 = 19 << 2 | 0b10;
 /// A 1500-byte IP packet.
 const CROSS_PAYLOAD: u16 = 1472;
-/// Bytes that a queue of the switch can hold beyond the policy's `drop_at`: the P4 program is to decide, not the buffer.
+/// Bytes that a queue of the switch can hold beyond the policy's `drop_at`: the P4 program is to
+/// decide, not the buffer.
 const QUEUE_LIMIT: u64 = 16 << 20;
 /// Accuracy is measured every so many steps.
 const EVALUATE_EVERY: u32 = 5;
@@ -62,7 +63,8 @@ pub(super) fn cluster_config(scenario: Scenario, options: &Options) -> ClusterCo
     }
 }
 
-/// Runs a scenario; `step_done` is called after every training step. The time to the baseline's accuracy is left open.
+/// Runs a scenario; `step_done` is called after every training step. The time to the baseline's
+/// accuracy is left open.
 pub(super) fn run(scenario: Scenario, options: &Options, step_done: impl Fn()) -> Result<Run> {
     let config = cluster_config(scenario, options);
     let switch = switch(&config, options);
@@ -134,7 +136,8 @@ fn rank_config(
     rank: u16,
 ) -> (EndpointConfig, CommunicatorConfig, collective::Options) {
     let (reliability, traffic) = if scenario.trims() {
-        // No packet may be missing in the end: what is lost in a full trim queue is repaired, what is trimmed is not.
+        // No packet may be missing in the end: what is lost in a full trim queue is repaired, what
+        // is trimmed is not.
         (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)
     } else {
         (Reliability::Full, Traffic::Droppable)

@@ -45,8 +45,8 @@ impl Scenario {
 
     /// The fabric file: one switch at `address`, the ranks, the neighbours, and the queue policy.
     ///
-    /// Buffers are shallow, as a commodity switch's share for one queue is: 120 µs of line rate before
-    /// everything is dropped.
+    /// Buffers are shallow, as a commodity switch's share for one queue is: 120 µs of line rate
+    /// before everything is dropped.
     pub(super) fn fabric_yaml(self, cluster: &ClusterConfig, address: SocketAddr) -> String {
         let mut yaml = format!(
             "# {} run of the demo\nversion: 1\nswitches:\n  s1:\n    address: {address}\n    device_id: 1\n    target: trimwire\nhosts:\n",
@@ -73,7 +73,8 @@ impl Scenario {
 
     fn queue_policy(self) -> String {
         if !self.trims() {
-            // Marks where the trimming port would mark: the baseline is to have what its rate algorithm needs.
+            // Marks where the trimming port would mark: the baseline is to have what its rate
+            // algorithm needs.
             return "policy:\n  trim: off\n  mark_at: 20us\n  drop_at: 120us\n".to_owned();
         }
         let (shallow_at, shallow_size) =

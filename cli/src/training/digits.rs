@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The UCI optical-digits data that the demo trains on (see `data/README.md` for source and licence).
+//! The UCI optical-digits data that the demo trains on (see `data/README.md` for source and
+//! licence).
 
 use anyhow::{Context, Result, ensure};
 use std::io::Read;
@@ -35,7 +36,8 @@ impl Images {
     }
 }
 
-/// The data, split in two: every fourth image is held out for the test (449 images), 1,348 are for training.
+/// The data, split in two: every fourth image is held out for the test (449 images), 1,348 are for
+/// training.
 #[derive(Debug, Clone)]
 pub struct Digits {
     /// What the workers learn from.

@@ -7,8 +7,8 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 
-/// Hyper-parameters. The width is chosen so that an eighth of the gradient nearly fills a power of two
-/// (15,841 of 16,384 coordinates): the rotation pads each shard to one.
+/// Hyper-parameters. The width is chosen so that an eighth of the gradient nearly fills a power of
+/// two (15,841 of 16,384 coordinates): the rotation pads each shard to one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hyper {
     /// Units of each of the two hidden layers.
@@ -82,7 +82,8 @@ impl Job {
         gradients
     }
 
-    /// One step of gradient descent with momentum on a rank's replica; `sum` is the sum over the ranks.
+    /// One step of gradient descent with momentum on a rank's replica; `sum` is the sum over the
+    /// ranks.
     pub fn apply(&mut self, rank: usize, sum: &[f32]) {
         let scale = 1.0 / self.replicas.len() as f32;
         let Replica { weights, velocity } = &mut self.replicas[rank];

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A small multi-layer perceptron, written out so that every run gives the same bits.
 //!
-//! All parameters stand in one flat vector, as a data-parallel trainer's gradient bucket does. A layer
-//! is a weight matrix of shape (inputs, outputs), row-major, followed by its bias.
+//! All parameters stand in one flat vector, as a data-parallel trainer's gradient bucket does. A
+//! layer is a weight matrix of shape (inputs, outputs), row-major, followed by its bias.
 
 use super::digits::Images;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-/// The shape of the network: widths from input to output; ReLU between layers, softmax cross-entropy at the end.
+/// The shape of the network: widths from input to output; ReLU between layers, softmax
+/// cross-entropy at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mlp {
     widths: Vec<usize>,
@@ -29,7 +30,8 @@ impl Mlp {
         self.widths.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>().into_iter()
     }
 
-    /// He initialisation (He et al. 2015), with a uniform distribution of variance 2 / inputs; zero biases.
+    /// He initialisation (He et al. 2015), with a uniform distribution of variance 2 / inputs; zero
+    /// biases.
     pub fn initial(&self, rng: &mut ChaCha8Rng) -> Vec<f32> {
         let mut parameters = Vec::with_capacity(self.parameters());
         for (inputs, outputs) in self.layers() {

@@ -48,7 +48,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Columns of the table. *Progress* is steps a second over 1 + NMSE: an unbiased compressor's error adds so much to the variance of a gradient, and SGD takes so many steps more at most.
+    /// Columns of the table. *Progress* is steps a second over 1 + NMSE: an unbiased compressor's
+    /// error adds so much to the variance of a gradient, and SGD takes so many steps more at most.
     pub(crate) fn figures(&self) -> String {
         let count = self.samples.len().max(1) as f64;
         let mean = |of: &dyn Fn(&Sample) -> f64| self.samples.iter().map(of).sum::<f64>() / count;
@@ -93,7 +94,8 @@ impl<'p> Job<'p> {
         let port = PortConfig { rate_bps: line, queue_limit_bytes: 16 << 20 };
         let mut switch = Switch::new(SwitchConfig { default_port: port, ..SwitchConfig::default() });
         switch.load_pipeline(include_bytes!("../../../p4/build/bmv2/trimwire.json"))?;
-        // As the demo's: 120 us of a line of 10 Gbit/s before anything is dropped, marks at a sixth of that.
+        // As the demo's: 120 us of a line of 10 Gbit/s before anything is dropped, marks at a sixth
+        // of that.
         let cut = contender.trims.then_some([20, 60]);
         let ladder = Ladder { rate_bps: 10_000_000_000, mark: 20, cut, drop: 120, trim_drop: 120 };
         program_ladder(switch.pipeline().ok_or("no pipeline")?, &config, &ladder);
@@ -132,7 +134,8 @@ impl<'p> Job<'p> {
     fn step(&mut self, step: u32) -> Result<Sample, Box<dyn Error>> {
         let computed_ns = self.cluster.now_ns() + COMPUTE_NS;
         self.cluster.run_until(computed_ns);
-        // The link is what it is when the step begins: steps are short beside the scenario's pieces.
+        // The link is what it is when the step begins: steps are short beside the scenario's
+        // pieces.
         let rate_bps = (self.profile.at(computed_ns) as u64).max(1);
         let port = PortConfig { rate_bps, queue_limit_bytes: 16 << 20 };
         let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planes algorithms on the real agent in virtual time: `cargo run --release -p trimwire-lab --example adaptive -- docs/figures` writes
-//! `adaptive.md` and `adaptive.csv` there, and `packaging/plots.py adaptive` draws the latter.
+//! Planes algorithms on the real agent in virtual time: `cargo run --release -p trimwire-lab
+//! --example adaptive -- docs/figures` writes `adaptive.md` and `adaptive.csv` there, and
+//! `packaging/plots.py adaptive` draws the latter.
 //!
-//! Four ranks around one switch, which runs the compiled P4 program; its ports have what the scenario's link has at a time. Everything is a hundredth of the paper's job: 462 kB of
-//! gradient, half a millisecond of computation; a second of the scenario takes five milliseconds.
+//! Four ranks around one switch, which runs the compiled P4 program; its ports have what the
+//! scenario's link has at a time. Everything is a hundredth of the paper's job: 462 kB of gradient,
+//! half a millisecond of computation; a second of the scenario takes five milliseconds.
 
 #[path = "../../../fabric/tests/it/fabric_program/mod.rs"]
 mod fabric_program;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of three papers next to ours: `cargo run -p trimwire-lab --example papers -- docs/figures` writes `papers-NAME.md` there.
+//! Numbers of three papers next to ours: `cargo run -p trimwire-lab --example papers --
+//! docs/figures` writes `papers-NAME.md` there.
 //!
 //! A test compares what is there with the same tables.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NetSenseML's and DC2's numbers by the one link of `scenarios`, Espresso's by its timeline: what laws and plans do to the time of steps. Nothing is trained.
+//! NetSenseML's and DC2's numbers by the one link of `scenarios`, Espresso's by its timeline: what
+//! laws and plans do to the time of steps. Nothing is trained.
 
 use std::collections::BTreeSet;
 use std::error::Error;

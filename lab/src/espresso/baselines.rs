@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The frameworks that Espresso is compared with (§5.1, §6), as strategies of the same tree: all compress for inter-machine communication alone, and none looks at how tensors interact.
+//! The frameworks that Espresso is compared with (§5.1, §6), as strategies of the same tree: all
+//! compress for inter-machine communication alone, and none looks at how tensors interact.
 
 use super::chain::chain;
 use super::cluster::Cluster;
@@ -12,9 +13,11 @@ use super::task::{CompressionOption, Device, Payload, Routine, Scope, Task};
 pub enum Baseline {
     /// All tensors on GPUs, whose parts an all-gather collects (HiTopKComm).
     HiTopKComm,
-    /// On GPUs, each tensor whose own compression and communication get shorter by it (HiPress's selective compression).
+    /// On GPUs, each tensor whose own compression and communication get shorter by it (HiPress's
+    /// selective compression).
     HiPress,
-    /// On processors, likewise by tensor; the server sums between a push and a pull (BytePS-Compress).
+    /// On processors, likewise by tensor; the server sums between a push and a pull
+    /// (BytePS-Compress).
     BytePsCompress,
 }
 

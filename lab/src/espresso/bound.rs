@@ -6,9 +6,10 @@ use super::model::Model;
 use super::select::{Evaluator, Selected, select};
 use super::task::CompressionOption;
 
-/// The least iteration time if compression took no time and no device, ns from the beginning of the backward pass: algorithm 1's with that, or the
-/// given strategy's where that is less. It is not above any time of `selected`, but it is the paper's bound, not a proof: algorithm 1 need not find the best
-/// strategy without costs, either.
+/// The least iteration time if compression took no time and no device, ns from the beginning of the
+/// backward pass: algorithm 1's with that, or the given strategy's where that is less. It is not
+/// above any time of `selected`, but it is the paper's bound, not a proof: algorithm 1 need not
+/// find the best strategy without costs, either.
 pub fn upper_bound(
     model: &Model,
     cluster: &Cluster,

@@ -20,8 +20,9 @@ pub(super) struct TooMany {
     pub most: u64,
 }
 
-/// The strategy of least iteration time among all of `options`, and that time, ns from the beginning of the backward pass. Options that do the same to a
-/// tensor count once; nothing else is left out.
+/// The strategy of least iteration time among all of `options`, and that time, ns from the
+/// beginning of the backward pass. Options that do the same to a tensor count once; nothing else is
+/// left out.
 pub(super) fn brute_force(
     model: &Model,
     cluster: &Cluster,
@@ -77,7 +78,8 @@ pub(super) fn brute_force(
     Ok((options, best))
 }
 
-/// The least time of all subsets of tensors that GPUs compress moved to processors; up to 24 tensors.
+/// The least time of all subsets of tensors that GPUs compress moved to processors; up to 24
+/// tensors.
 pub(super) fn brute_force_offload(
     model: &Model,
     cluster: &Cluster,

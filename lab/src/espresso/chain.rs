@@ -33,7 +33,8 @@ pub struct Operation {
     pub time: f64,
 }
 
-/// Longest chain: compression, communication and decompression in both steps inside machines and in both between.
+/// Longest chain: compression, communication and decompression in both steps inside machines and in
+/// both between.
 const LONGEST: usize = 12;
 
 /// What is done to a tensor, one after the other.
@@ -82,7 +83,8 @@ impl Chain {
     }
 }
 
-/// What an operation takes, by the tensor's elements: the lesser of two lines, or that of two others where it is greater.
+/// What an operation takes, by the tensor's elements: the lesser of two lines, or that of two
+/// others where it is greater.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     resource: Resource,
@@ -97,7 +99,8 @@ impl Cost {
     }
 }
 
-/// An option's operations on tensors of any size, while the network is in a state: what [`chain`] says, worked out once for all sizes.
+/// An option's operations on tensors of any size, while the network is in a state: what [`chain`]
+/// says, worked out once for all sizes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pattern(Vec<Cost>);
 
@@ -138,11 +141,13 @@ impl Held {
     }
 }
 
-/// The operations of an option on a tensor of `elements`, while the network between machines is in `state`.
+/// The operations of an option on a tensor of `elements`, while the network between machines is in
+/// `state`.
 ///
-/// A GPU's compression takes what its own region takes; a machine's processors work for all of its GPUs. A machine's link is shared by the GPUs that use
-/// it at once: rings cross it once, all-to-all and gather as often as there are GPUs. A flat collective is booked on the links between machines, where
-/// there are several: what it does inside them overlaps with that.
+/// A GPU's compression takes what its own region takes; a machine's processors work for all of its
+/// GPUs. A machine's link is shared by the GPUs that use it at once: rings cross it once,
+/// all-to-all and gather as often as there are GPUs. A flat collective is booked on the links
+/// between machines, where there are several: what it does inside them overlaps with that.
 pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state: Congestion) -> Chain {
     pattern(option, cluster, state).at(elements)
 }
@@ -177,7 +182,8 @@ pub(super) fn pattern(option: &CompressionOption, cluster: &Cluster, state: Cong
                     }
                     Scope::Inter => (cluster.inter, Resource::Inter, machines, held.active),
                 };
-                // Rings of a flat collective cross each machine's link once; those between machines once a rank.
+                // Rings of a flat collective cross each machine's link once; those between machines
+                // once a rank.
                 let through = match (scope, routine) {
                     (Scope::Flat, Routine::AllToAll) | (Scope::Inter, _) => crossing * bytes,
                     _ => bytes,
@@ -225,7 +231,8 @@ pub(super) fn pattern(option: &CompressionOption, cluster: &Cluster, state: Cong
     chain
 }
 
-/// Whether an all-gather is the second step of its scope's divisible scheme, so that regions come together.
+/// Whether an all-gather is the second step of its scope's divisible scheme, so that regions come
+/// together.
 fn opened(option: &CompressionOption, task: Task) -> bool {
     let Task::Communicate(scope, ..) = task else { return false };
     if scope == Scope::IntraSecond {

@@ -114,7 +114,8 @@ pub struct Trimming {
 const COORDINATES: usize = trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 
 impl Trimming {
-    /// Bytes of a packet of so many planes over those of its f32s, headers of UDP, IPv4 and Ethernet included.
+    /// Bytes of a packet of so many planes over those of its f32s, headers of UDP, IPv4 and
+    /// Ethernet included.
     pub fn share(planes: u8) -> f64 {
         (42 + Codec::Rht.packet_len(planes, COORDINATES, false)) as f64 / (4 * COORDINATES) as f64
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! α–β times of collective routines (Thakur et al., IJHPCA 2005; Patarasuk and Yuan, JPDC 2009, which Espresso cites).
+//! α–β times of collective routines (Thakur et al., IJHPCA 2005; Patarasuk and Yuan, JPDC 2009,
+//! which Espresso cites).
 
 use super::task::Routine;
 
@@ -16,10 +17,12 @@ impl Affine {
     }
 }
 
-/// Time of a collective, ns: `ranks` ranks, each of which has `bytes` before it, over links of `bytes_per_ns` with `latency_ns` a message.
+/// Time of a collective, ns: `ranks` ranks, each of which has `bytes` before it, over links of
+/// `bytes_per_ns` with `latency_ns` a message.
 ///
-/// Before an all-gather each rank has its own part; before a broadcast the root has everything; before a gather each rank has what it gives. Reduce and
-/// broadcast take the better of a binomial tree and the long-message algorithm (reduce-scatter and gather; scatter and all-gather).
+/// Before an all-gather each rank has its own part; before a broadcast the root has everything;
+/// before a gather each rank has what it gives. Reduce and broadcast take the better of a binomial
+/// tree and the long-message algorithm (reduce-scatter and gather; scatter and all-gather).
 pub fn time(routine: Routine, ranks: f64, bytes: f64, latency_ns: f64, bytes_per_ns: f64) -> f64 {
     let [one, other] = lines(routine, ranks, latency_ns, bytes_per_ns);
     one.at(bytes).min(other.at(bytes))

@@ -22,9 +22,11 @@ pub enum Crippled {
     CpuCompression,
     /// Compress inside machines, or collect parts between them by anything but an all-gather.
     InterAllGather,
-    /// Compress inside machines, or sum between them by anything but an all-to-all and an all-gather.
+    /// Compress inside machines, or sum between them by anything but an all-to-all and an
+    /// all-gather.
     InterAllToAll,
-    /// Compress for one level alone: an all-to-all inside machines, another one and an all-gather between them.
+    /// Compress for one level alone: an all-to-all inside machines, another one and an all-gather
+    /// between them.
     AllToAllTwice,
 }
 
@@ -89,7 +91,8 @@ fn has_summed_inside(option: &CompressionOption) -> bool {
     before.filter(|task| matches!(task, Task::Decompress(_))).count() == 1
 }
 
-/// An iteration with the best strategy that is found without a dimension, s, the mean over the states of the network.
+/// An iteration with the best strategy that is found without a dimension, s, the mean over the
+/// states of the network.
 pub fn crippled(model: &Model, cluster: &Cluster, which: Crippled) -> f64 {
     let (all, on_gpus) = catalogue(cluster);
     let mut evaluator = Evaluator::new(model, cluster);

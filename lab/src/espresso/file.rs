@@ -7,7 +7,8 @@ use super::name::{SHOWN, is_unseen, printable};
 
 /// Bytes of a file at most: ten thousand tensors take a tenth of that.
 pub const LARGEST: u64 = 16 << 20;
-/// Brackets and braces open at a time, at most: a reader of YAML takes time with their square, and a file here needs four.
+/// Brackets and braces open at a time, at most: a reader of YAML takes time with their square, and
+/// a file here needs four.
 const DEEPEST: usize = 1000;
 
 /// Why a file was not taken.

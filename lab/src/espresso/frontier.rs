@@ -13,7 +13,8 @@ pub(super) struct Candidate {
     pub chains: Vec<Chain>,
 }
 
-/// The options that make sense for a tensor in a cluster: one level where there is one level, on devices that compress.
+/// The options that make sense for a tensor in a cluster: one level where there is one level, on
+/// devices that compress.
 pub(super) fn usable(option: &CompressionOption, cluster: &Cluster) -> bool {
     let two_levels = cluster.machines > 1 && cluster.gpus > 1;
     let Some(planes) = option.trimmed() else {
@@ -49,17 +50,20 @@ pub(super) fn candidates(patterns: &[(usize, Vec<Pattern>)], elements: f64) -> V
     patterns.iter().map(of).collect()
 }
 
-/// Leaves out options that another one beats, or equals before them, on every resource and on the way through, in every state of the network.
+/// Leaves out options that another one beats, or equals before them, on every resource and on the
+/// way through, in every state of the network.
 ///
-/// That an option needs less of everything does not prove that every strategy is better off with it: what it needs could come at a worse time. Tests hold
-/// what selection finds among the rest against brute force over all options.
+/// That an option needs less of everything does not prove that every strategy is better off with
+/// it: what it needs could come at a worse time. Tests hold what selection finds among the rest
+/// against brute force over all options.
 pub(super) fn frontier(all: Vec<Candidate>) -> Vec<Candidate> {
     let figures: Vec<Vec<f64>> = all.iter().map(figures).collect();
     let beats = |a: usize, b: usize| {
         let no_worse = figures[a].iter().zip(&figures[b]).all(|(a, b)| *a <= *b * (1.0 + 1e-12));
         no_worse && (a < b || figures[a] != figures[b])
     };
-    // A sum that is least is beaten by none, and beats most: sorted by it, few comparisons are needed.
+    // A sum that is least is beaten by none, and beats most: sorted by it, few comparisons are
+    // needed.
     let mut order: Vec<usize> = (0..all.len()).collect();
     let sums: Vec<f64> = figures.iter().map(|figures| figures.iter().sum()).collect();
     order.sort_by(|a, b| sums[*a].total_cmp(&sums[*b]).then(a.cmp(b)));

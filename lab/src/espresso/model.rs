@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model, as its file describes it: tensors in the order in which the backward pass makes their gradients.
+//! A model, as its file describes it: tensors in the order in which the backward pass makes their
+//! gradients.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -91,7 +92,8 @@ pub enum ModelError {
 const MOST: usize = 10_000;
 
 impl Model {
-    /// Checks values and brings tensors into an order in which each comes behind those that it waits for, the file's order otherwise.
+    /// Checks values and brings tensors into an order in which each comes behind those that it
+    /// waits for, the file's order otherwise.
     pub fn check(mut self) -> Result<Self, ModelError> {
         if self.tensors.is_empty() {
             return Err(ModelError::Empty);

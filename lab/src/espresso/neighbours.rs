@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! F(S) of strategies that differ from one in few tensors: what is the same before the first of them is simulated once, and what is the same behind the last of them says how long the rest takes
-//! at least.
+//! F(S) of strategies that differ from one in few tensors: what is the same before the first of
+//! them is simulated once, and what is the same behind the last of them says how long the rest
+//! takes at least.
 
 use super::chain::{Chain, Resource};
 use super::timeline::{
@@ -13,7 +14,8 @@ const MOMENTS: usize = 1024;
 
 /// A strategy, simulated, and others simulated from where they part from it.
 ///
-/// First [`Self::set`]; whenever the strategy changes, [`Self::changed`]; everything else is asked of the strategy as it was told last.
+/// First [`Self::set`]; whenever the strategy changes, [`Self::changed`]; everything else is asked
+/// of the strategy as it was told last.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbours {
     simulation: Simulation,
@@ -52,7 +54,8 @@ struct Rest {
 impl Rest {
     const NOTHING: Self = Self { work: [0.0; 4], before: [f64::INFINITY; 4], behind: [f64::INFINITY; 4] };
 
-    /// With a tensor in front, from the end of whose computation and compression to that of the next computation it takes `next`.
+    /// With a tensor in front, from the end of whose computation and compression to that of the
+    /// next computation it takes `next`.
     fn with(&self, chain: &Chain, next: f64) -> Self {
         let mut whole = *self;
         let first = compressed_first(chain.operations());
@@ -73,7 +76,8 @@ impl Rest {
         whole
     }
 
-    /// From the end of the first one's computation to the end of everything, at least: no resource does anything earlier than it can, nor two things at a time.
+    /// From the end of the first one's computation to the end of everything, at least: no resource
+    /// does anything earlier than it can, nor two things at a time.
     fn least(&self) -> f64 {
         let mut least = self.work[Resource::Gpu as usize];
         for resource in [Resource::Cpu, Resource::Intra, Resource::Inter].map(|resource| resource as usize) {
@@ -138,7 +142,8 @@ impl Neighbours {
         self.go_on(compute, chains, count)
     }
 
-    /// The same where chains differ from those before in `first` and behind it, and nothing but chains does.
+    /// The same where chains differ from those before in `first` and behind it, and nothing but
+    /// chains does.
     pub(super) fn changed(&mut self, compute: &[f64], chains: &[Chain], first: usize, last: usize) -> f64 {
         let Some(moment) = self.moments.get(first / self.stride) else { return self.set(compute, chains) };
         self.simulation.rewind(&moment.state, &moment.lengths);
@@ -171,7 +176,8 @@ impl Neighbours {
         self.simulation.run(Strategy { compute, chains, other: None }, None, recorder)
     }
 
-    /// The last tensor before whose gradient everything that was there had been synchronised ([`super::Schedule::bubble`]).
+    /// The last tensor before whose gradient everything that was there had been synchronised
+    /// ([`super::Schedule::bubble`]).
     pub(super) fn bubble(&self) -> usize {
         last_bubble(self.done.iter().copied())
     }
@@ -204,7 +210,8 @@ impl Neighbours {
         least
     }
 
-    /// When everything is synchronised with another chain for a tensor, as far as it is below `limit`; else `limit` or more.
+    /// When everything is synchronised with another chain for a tensor, as far as it is below
+    /// `limit`; else `limit` or more.
     pub(super) fn end_with(
         &mut self,
         compute: &[f64],

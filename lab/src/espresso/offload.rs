@@ -16,7 +16,8 @@ pub struct Offloaded {
     pub tensors: Vec<usize>,
     /// How many GPUs compressed.
     pub considered: usize,
-    /// Whether all combinations that lemma 1 leaves were tried, or ruled out; otherwise groups were gone through in turns.
+    /// Whether all combinations that lemma 1 leaves were tried, or ruled out; otherwise groups were
+    /// gone through in turns.
     pub is_exhaustive: bool,
     /// How often F(S) was worked out.
     pub evaluations: u64,
@@ -27,14 +28,17 @@ const MOST: usize = 500;
 /// Tensors up to which all subsets are tried, whatever lemma 1 says.
 const FEW: usize = 10;
 
-/// Moves tensors from GPUs to processors where that is faster, and changes `selected`'s options and chains accordingly. `options` has both kinds.
+/// Moves tensors from GPUs to processors where that is faster, and changes `selected`'s options and
+/// chains accordingly. `options` has both kinds.
 ///
-/// Tensors of a size and an option are alike: of such a group it is always the first ones of the backward pass that move (lemma 1: those farthest from
-/// what the paper calls the output layer, which is the last that the backward pass computes). So there are Π (|G_i| + 1) combinations.
+/// Tensors of a size and an option are alike: of such a group it is always the first ones of the
+/// backward pass that move (lemma 1: those farthest from what the paper calls the output layer,
+/// which is the last that the backward pass computes). So there are Π (|G_i| + 1) combinations.
 ///
-/// The lemma looks at compression. Where decompression waits in the same queues as everything else, moving another tensor is better now and then, and so
-/// is another option's: up to ten tensors all subsets are tried, and behind more of them single moves that help. Of 150 random models with eight
-/// tensors, what is done for more than ten missed the best one in six, by up to 3.7 %.
+/// The lemma looks at compression. Where decompression waits in the same queues as everything else,
+/// moving another tensor is better now and then, and so is another option's: up to ten tensors all
+/// subsets are tried, and behind more of them single moves that help. Of 150 random models with
+/// eight tensors, what is done for more than ten missed the best one in six, by up to 3.7 %.
 pub fn offload(
     model: &Model,
     cluster: &Cluster,
@@ -60,7 +64,8 @@ pub fn offload(
     }
     let mut best = evaluator.set(&selected.chains);
     let mut outcome = Offloaded { considered, is_exhaustive: true, ..Offloaded::default() };
-    // If GPUs compressed for nothing the iteration would hardly be longer than by any offloading: queues that are served in order have their anomalies.
+    // If GPUs compressed for nothing the iteration would hardly be longer than by any offloading:
+    // queues that are served in order have their anomalies.
     let mut free = selected.chains.clone();
     for group in &moves {
         for tensor in &group.tensors {

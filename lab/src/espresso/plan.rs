@@ -81,7 +81,8 @@ pub enum PlanError {
     },
 }
 
-/// Everything a tensor can have: GPU options first, then the same on processors; where no GPU compresses, processors' alone.
+/// Everything a tensor can have: GPU options first, then the same on processors; where no GPU
+/// compresses, processors' alone.
 pub(super) fn catalogue(cluster: &Cluster) -> (Vec<CompressionOption>, usize) {
     let mut all = options(Devices::Gpu);
     if cluster.compressor.gpu.is_none() {
@@ -97,7 +98,8 @@ pub(super) fn catalogue(cluster: &Cluster) -> (Vec<CompressionOption>, usize) {
     (all, on_gpus)
 }
 
-/// Plans. `now_ns` is any clock that does not run backwards: it only tells what planning itself took.
+/// Plans. `now_ns` is any clock that does not run backwards: it only tells what planning itself
+/// took.
 pub fn plan(
     model: &Model,
     cluster: &Cluster,
@@ -156,15 +158,17 @@ struct Search {
     took_ns: [u64; 2],
 }
 
-/// Where a search begins. The paper's begins without compression. Where many tensors have to be compressed before one of them is worth it, it stays there: two others begin with all of
-/// them compressed.
+/// Where a search begins. The paper's begins without compression. Where many tensors have to be
+/// compressed before one of them is worth it, it stays there: two others begin with all of them
+/// compressed.
 const BEGINS: [Begin; 3] = [
     Begin { offloads: true, may: |_| true, with: |option| !option.compresses() },
     Begin { offloads: true, may: CompressionOption::compresses, with: CompressionOption::compresses },
     Begin { offloads: false, may: |_| true, with: |option| option.compresses() && !option.uses(Device::Gpu) },
 ];
 
-/// No other search is made where a strategy takes so many times what it would if compression cost nothing.
+/// No other search is made where a strategy takes so many times what it would if compression cost
+/// nothing.
 const NEAR: f64 = 1.005;
 
 struct Begin {
@@ -239,7 +243,8 @@ fn sentence(why: Why) -> String {
     }
 }
 
-/// What an iteration takes with a plan made earlier, s, by state of the network; an error where it was made for another model.
+/// What an iteration takes with a plan made earlier, s, by state of the network; an error where it
+/// was made for another model.
 pub fn check(plan: &Plan, model: &Model, cluster: &Cluster) -> Result<Vec<f64>, PlanError> {
     let other = |difference: String| PlanError::OtherModel { planned: printable(&plan.model), difference };
     if plan.strategy.len() != model.tensors.len() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scaling factors (§2.2): the throughput of n devices over n times that of one. A paper's factor fixes what its models compute.
+//! Scaling factors (§2.2): the throughput of n devices over n times that of one. A paper's factor
+//! fixes what its models compute.
 
 use super::cluster::Cluster;
 use super::model::Model;
@@ -12,7 +13,8 @@ pub fn scaling_factor(model: &Model, cluster: &Cluster) -> f64 {
     alone_ns / (model.forward_ms * 1e6 + uncompressed_ns(model, cluster)).max(1.0)
 }
 
-/// The model with all of its computation so many times as long that its scaling factor on this cluster is `factor`; none where no factor from a thousandth to a thousand does it.
+/// The model with all of its computation so many times as long that its scaling factor on this
+/// cluster is `factor`; none where no factor from a thousandth to a thousand does it.
 pub fn calibrate(model: &Model, cluster: &Cluster, factor: f64) -> Option<Model> {
     let (mut less, mut more) = (1e-3_f64.ln(), 1e3_f64.ln());
     let times = |log: f64| times(model, log.exp());

@@ -38,7 +38,8 @@ pub struct Selected {
     pub evaluations: u64,
 }
 
-/// F(S) over all states of the network, ns from the beginning of the backward pass: of any strategy, and, faster, of those that differ little from one ([`Neighbours`]).
+/// F(S) over all states of the network, ns from the beginning of the backward pass: of any
+/// strategy, and, faster, of those that differ little from one ([`Neighbours`]).
 pub(super) struct Evaluator {
     pub compute: Vec<f64>,
     pub states: Vec<Congestion>,
@@ -72,14 +73,16 @@ impl Evaluator {
         states.map(|((state, of), chains)| state.share * of.set(&self.compute, chains)).sum()
     }
 
-    /// `chains` are that strategy's; those of `first` to `last`, or some of them, are others than before.
+    /// `chains` are that strategy's; those of `first` to `last`, or some of them, are others than
+    /// before.
     pub(super) fn changed(&mut self, chains: &[Vec<Chain>], first: usize, last: usize) {
         for (of, chains) in self.neighbours.iter_mut().zip(chains) {
             of.changed(&self.compute, chains, first, last);
         }
     }
 
-    /// With `with` for `tensor`'s chains, where that is below `limit`, else anything that is not. `chains` are those that [`Self::set`] or [`Self::changed`] was told last.
+    /// With `with` for `tensor`'s chains, where that is below `limit`, else anything that is not.
+    /// `chains` are those that [`Self::set`] or [`Self::changed`] was told last.
     pub(super) fn end_with(
         &mut self,
         chains: &[Vec<Chain>],
@@ -123,7 +126,8 @@ impl Evaluator {
     }
 }
 
-/// The mean of ends, by share, where it is below `limit`; else something that is not, as soon as that is known: no end is below its `least`.
+/// The mean of ends, by share, where it is below `limit`; else something that is not, as soon as
+/// that is known: no end is below its `least`.
 fn mean_below(
     states: &[Congestion],
     least: &[f64],
@@ -149,9 +153,11 @@ fn mean_below(
     mean
 }
 
-/// Rounds over all tensors. The paper has one; a second one sees what the options chosen behind a tensor did to it, and ends where nothing helps.
+/// Rounds over all tensors. The paper has one; a second one sees what the options chosen behind a
+/// tensor did to it, and ends where nothing helps.
 const ROUNDS: usize = 3;
-/// Tensors up to which no option is left out before its time is worked out, and up to which there are rounds after the first.
+/// Tensors up to which no option is left out before its time is worked out, and up to which there
+/// are rounds after the first.
 const FEW: usize = 10;
 /// Tensors up to which two at a time are looked at as well.
 const FEWEST: usize = 5;
@@ -164,7 +170,8 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     select_from(model, cluster, options, |option| !option.compresses())
 }
 
-/// The same from another strategy: the options that take the least by themselves, of those that `begins` holds for.
+/// The same from another strategy: the options that take the least by themselves, of those that
+/// `begins` holds for.
 pub(super) fn select_from(
     model: &Model,
     cluster: &Cluster,
@@ -197,7 +204,8 @@ pub(super) fn select_from(
         return selected;
     }
     let mut order: Vec<usize> = (0..model.tensors.len()).collect();
-    // Larger ones first, and of equal ones those that are computed last, nearest to the paper's output layer (property 2).
+    // Larger ones first, and of equal ones those that are computed last, nearest to the paper's
+    // output layer (property 2).
     order.sort_by_key(|i| (std::cmp::Reverse(model.tensors[*i].elements), std::cmp::Reverse(*i)));
     let mut best = evaluator.set(&selected.chains);
     let mut ranking: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
@@ -213,7 +221,8 @@ pub(super) fn select_from(
             }
             let before = best;
             let mut chosen: Option<&Candidate> = None;
-            // Equal tensors want the same few options: in models of many tensors, those that were best for the first of them.
+            // Equal tensors want the same few options: in models of many tensors, those that were
+            // best for the first of them.
             let size = model.tensors[tensor].elements;
             let is_first = model.tensors.len() > SEVERAL && !ranking.contains_key(&size);
             let few = ranking.get(&size);
@@ -264,7 +273,8 @@ pub(super) fn select_from(
     selected
 }
 
-/// What a better strategy has to end before: less than rounding is no reason. Where computation is what takes so long, this is known to be out of reach at once.
+/// What a better strategy has to end before: less than rounding is no reason. Where computation is
+/// what takes so long, this is known to be out of reach at once.
 pub(super) fn wanted(best: f64) -> f64 {
     best * (1.0 - 1e-9)
 }
@@ -285,7 +295,8 @@ fn shortest(all: &[Candidate], of: impl Fn(usize) -> bool) -> Option<&Candidate>
     among.min_by(|a, b| through(a).total_cmp(&through(b)))
 }
 
-/// Two tensors at once, over the options that no other beats: what a search of one after the other cannot leave.
+/// Two tensors at once, over the options that no other beats: what a search of one after the other
+/// cannot leave.
 fn pairs(
     of: &[Vec<Candidate>],
     order: &[usize],

@@ -66,7 +66,8 @@ fn end(model: &Model, cluster: &Cluster, strategy: &[&CompressionOption]) -> f64
 
 /// The rules of the timeline, with a heap of everything that is ready.
 fn naive_end(compute: &[f64], chains: &[Chain]) -> f64 {
-    // Ready at, computation last of equals, tensor, operation. Times are positive: their bits are in their order.
+    // Ready at, computation last of equals, tensor, operation. Times are positive: their bits are
+    // in their order.
     let mut heap = BinaryHeap::new();
     heap.push(Reverse((0.0_f64.to_bits(), true, 0, 0)));
     let (mut free, mut end) = ([0.0_f64; 4], 0.0_f64);
@@ -112,7 +113,8 @@ fn the_timeline_is_what_a_heap_of_ready_operations_gives() {
         let schedule = timeline.schedule(&compute, &chains);
         assert_eq!(timeline.end(&compute, &chains), naive_end(&compute, &chains));
         assert_eq!(schedule.end, naive_end(&compute, &chains));
-        // Nothing is done twice at a time on a resource, nothing before what it waits for, and nothing is left out.
+        // Nothing is done twice at a time on a resource, nothing before what it waits for, and
+        // nothing is left out.
         for resource in Resource::ALL {
             let spans: Vec<_> = schedule.spans.iter().filter(|span| span.resource == resource).collect();
             assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
@@ -122,7 +124,8 @@ fn the_timeline_is_what_a_heap_of_ready_operations_gives() {
     }
 }
 
-/// Strategies that differ from one, in one tensor and in several, while that one changes: from where they part, and from the beginning.
+/// Strategies that differ from one, in one tensor and in several, while that one changes: from
+/// where they part, and from the beginning.
 #[test]
 fn neighbours_end_when_whole_strategies_do() {
     let mut random = 23;
@@ -182,7 +185,8 @@ fn neighbours_end_when_whole_strategies_do() {
     assert!(early > 50 && far > 500, "{early} were ended early, {far} known well before");
 }
 
-/// Figure 2 (a) to (c) in numbers: computation of 3 each; communication of 2, 4, 5; compression on the GPU of 1.
+/// Figure 2 (a) to (c) in numbers: computation of 3 each; communication of 2, 4, 5; compression on
+/// the GPU of 1.
 #[test]
 fn the_timeline_of_figure_2_comes_out_as_drawn() {
     let mut cluster = cluster(&mut 1);
@@ -203,7 +207,8 @@ fn the_timeline_of_figure_2_comes_out_as_drawn() {
             })
             .to_vec(),
     };
-    // T0 is sent from 3 to 5, T1 from 6 to 10, T2 from 10 to 15: its communication overhead is its communication time.
+    // T0 is sent from 3 to 5, T1 from 6 to 10, T2 from 10 to 15: its communication overhead is its
+    // communication time.
     assert_eq!(end(&model, &cluster, &[&plain; 3]), 15_000.0);
     let compute = [3000.0; 3];
     let state = cluster.states()[0];
@@ -213,7 +218,8 @@ fn the_timeline_of_figure_2_comes_out_as_drawn() {
     assert_eq!(schedule.bubble(), 1);
 }
 
-/// The times of two options, by hand: flat, and hierarchical with compression between machines only.
+/// The times of two options, by hand: flat, and hierarchical with compression between machines
+/// only.
 #[test]
 fn a_chain_takes_what_its_collectives_and_compressions_take() {
     let mut cluster = cluster(&mut 1);
@@ -337,7 +343,8 @@ pub(super) fn trimming() -> Trimming {
     Trimming { planes: vec![9], floor_planes: 1, max_nmse: 0.2, gpu: device, cpu: device }
 }
 
-/// Under congestion an all-reduce takes as long as there is less bandwidth; one that is trimmed does not, until the error is too great.
+/// Under congestion an all-reduce takes as long as there is less bandwidth; one that is trimmed
+/// does not, until the error is too great.
 #[test]
 fn trimming_is_chosen_under_congestion_and_only_within_its_error() {
     let mut cluster = cluster(&mut 1);
@@ -365,7 +372,8 @@ fn trimming_is_chosen_under_congestion_and_only_within_its_error() {
     };
     let (with, _) = plan(&model, &cluster, &mut now).unwrap();
     assert!(with.strategy[0].option.contains("encode 9 planes"), "{with:?}");
-    // All-reduce at 0.3 of the bandwidth takes 1 / 0.3 as long, trimmed packets less than half as long again.
+    // All-reduce at 0.3 of the bandwidth takes 1 / 0.3 as long, trimmed packets less than half as
+    // long again.
     let [calm, congested] = with.iteration_seconds_by_congestion[..] else { panic!() };
     assert!(congested < 1.5 * calm, "{calm} {congested}");
     cluster.trimming = Some(Trimming { max_nmse: 0.01, ..trimming() });

@@ -32,8 +32,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The last tensor before whose gradient everything that was there had been synchronised: a bubble in communication. What is communicated before
-    /// it delays nothing behind it, so that compressing it gains nothing (property 1).
+    /// The last tensor before whose gradient everything that was there had been synchronised: a
+    /// bubble in communication. What is communicated before it delays nothing behind it, so that
+    /// compressing it gains nothing (property 1).
     pub fn bubble(&self) -> usize {
         last_bubble(self.ready.iter().copied().zip(self.done.iter().copied()))
     }
@@ -46,7 +47,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// When everything is synchronised, ns. `compute` has each tensor's computation, ns, and `chains` what is done to it then, in the order of the backward pass.
+    /// When everything is synchronised, ns. `compute` has each tensor's computation, ns, and
+    /// `chains` what is done to it then, in the order of the backward pass.
     pub fn end(&mut self, compute: &[f64], chains: &[Chain]) -> f64 {
         self.simulation.restart();
         self.simulation.run(Strategy { compute, chains, other: None }, None, &mut Nobody)
@@ -95,7 +97,8 @@ pub(super) struct Limit<'a> {
     pub end: f64,
     /// All that there is to do on each resource, ns.
     pub total: [f64; 4],
-    /// By tensor, from `from` on: what there is at least between the end of its computation, and of compression on the GPU right behind it, and the end of everything, ns.
+    /// By tensor, from `from` on: what there is at least between the end of its computation, and of
+    /// compression on the GPU right behind it, and the end of everything, ns.
     pub after: &'a [f64],
     pub from: usize,
 }
@@ -125,11 +128,13 @@ impl Witness for Spans {
 
 /// A simulation on its way.
 ///
-/// Each resource does one operation at a time, whole, in the order in which operations became ready. On a GPU an operation that became ready with the
-/// next tensor's computation goes first: its communication waits for it, and nothing waits for the computation but other computation (figure 2 (c)).
+/// Each resource does one operation at a time, whole, in the order in which operations became
+/// ready. On a GPU an operation that became ready with the next tensor's computation goes first:
+/// its communication waits for it, and nothing waits for the computation but other computation
+/// (figure 2 (c)).
 ///
-/// Operations end on a resource in the order in which they began, so what becomes ready behind them is in order, too: five sorted queues, of which the least
-/// head is next, stand for a heap.
+/// Operations end on a resource in the order in which they began, so what becomes ready behind them
+/// is in order, too: five sorted queues, of which the least head is next, stand for a heap.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Simulation {
     /// What became ready behind the operations of each resource, and behind computation.
@@ -141,7 +146,8 @@ pub(super) struct Simulation {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     heads: [usize; 5],
-    /// When each head became ready, as bits, which for times, as they are not negative, are in their order: the least is next, of equal ones the first tensor's.
+    /// When each head became ready, as bits, which for times, as they are not negative, are in
+    /// their order: the least is next, of equal ones the first tensor's.
     keys: [u64; 5],
     /// From when on each resource is free.
     pub free: [f64; 4],
@@ -205,8 +211,8 @@ impl Simulation {
         }
     }
 
-    /// Goes on from where it is to the end, and says when that is; with a limit, as far as it is below it, else the limit or more, found out as soon as what is left cannot be done in
-    /// time.
+    /// Goes on from where it is to the end, and says when that is; with a limit, as far as it is
+    /// below it, else the limit or more, found out as soon as what is left cannot be done in time.
     pub(super) fn run(
         &mut self,
         strategy: Strategy<'_>,
@@ -220,7 +226,8 @@ impl Simulation {
         let limit =
             limit.unwrap_or(Limit { end: f64::INFINITY, total: [0.0; 4], after: &[], from: usize::MAX });
         let late = limit.end * (1.0 + ROUNDING);
-        // Where an operation ends later than all that was done on its resource by that, it is too late for what is left there.
+        // Where an operation ends later than all that was done on its resource by that, it is too
+        // late for what is left there.
         let latest = limit.total.map(|total| late - total);
         loop {
             let (mut queue, mut least, mut is_tie) = (0, state.keys[0], false);
@@ -299,7 +306,8 @@ fn first_of_equal(queues: &[Vec<Ready>; 5], state: &State, at: u64) -> usize {
     heads.min_by_key(|queue| tensor(queue).unwrap_or(u32::MAX)).unwrap_or(0)
 }
 
-/// How long the GPU compresses a tensor right after its computation, before it computes the next one, ns.
+/// How long the GPU compresses a tensor right after its computation, before it computes the next
+/// one, ns.
 pub(super) fn compressed_first(operations: &[Operation]) -> f64 {
     operations.first().filter(|first| first.resource == Resource::Gpu).map_or(0.0, |first| first.time)
 }

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The decision tree of §4.2: every path from start to end is an option.
 //!
-//! Figure 7 is a picture; its text gives three pruning rules, five sub-trees and a number, 4,341. The tree below follows the rules:
+//! Figure 7 is a picture; its text gives three pruning rules, five sub-trees and a number, 4,341.
+//! The tree below follows the rules:
 //!
-//! 1. what follows a task is a valid connection (what is compressed is sent or decompressed, what is not is sent or compressed),
+//! 1. what follows a task is a valid connection (what is compressed is sent or decompressed, what
+//! is not is sent or compressed),
 //! 2. communication tasks match their step,
-//! 3. first and second steps pair: reduce-scatter or all-to-all with all-gather, reduce or gather with broadcast;
+//! 3. first and second steps pair: reduce-scatter or all-to-all with all-gather, reduce or gather
+//! with broadcast;
 //!
-//! and §4.2.1: intra-machine communication is always divisible, inter-machine and flat communication may be either; compressed tensors "can be
-//! decompressed after any communication operation" or sent on as they are (footnote 2). The sub-trees' sizes are then, each (de)compression counting
-//! twice: T1 = 5, T2 = 2, T5 = 29, T4 = 152, T3 = 367; hierarchical 2 T3 + 4 (2 T3 + T4) = 4,278, flat 63. The sum is the paper's 4,341.
+//! and §4.2.1: intra-machine communication is always divisible, inter-machine and flat
+//! communication may be either; compressed tensors "can be decompressed after any communication
+//! operation" or sent on as they are (footnote 2). The sub-trees' sizes are then, each
+//! (de)compression counting twice: T1 = 5, T2 = 2, T5 = 29, T4 = 152, T3 = 367; hierarchical 2 T3 +
+//! 4 (2 T3 + T4) = 4,278, flat 63. The sum is the paper's 4,341.
 
 use super::task::{CompressionOption, Device, Payload, Routine, Scope, Task};
 
@@ -60,8 +65,9 @@ pub fn options(devices: Devices) -> Vec<CompressionOption> {
     paths.into_iter().map(CompressionOption).collect()
 }
 
-/// Options beyond the paper's tree: an all-reduce of packets of `planes` planes that switches may trim, flat or between machines. Its owner decodes, sums
-/// and encodes once more in the middle, as the agent's direct algorithm does.
+/// Options beyond the paper's tree: an all-reduce of packets of `planes` planes that switches may
+/// trim, flat or between machines. Its owner decodes, sums and encodes once more in the middle, as
+/// the agent's direct algorithm does.
 pub fn trimmed_options(devices: Devices, planes: u8) -> Vec<CompressionOption> {
     let payload = Payload::Trimmed { planes };
     let mut paths = Vec::new();
@@ -143,7 +149,8 @@ impl Tree<'_> {
         paths
     }
 
-    /// The second step of a divisible scheme of what is not compressed, then what follows: T5, in inter-machine scope.
+    /// The second step of a divisible scheme of what is not compressed, then what follows: T5, in
+    /// inter-machine scope.
     fn second(&self, scope: Scope, routine: Routine, then: &dyn Fn(&Self, bool) -> Vec<Path>) -> Vec<Path> {
         let plain = [Task::Communicate(scope, routine, Payload::Plain)];
         let compressed = [Task::Communicate(scope, routine, Payload::Compressed)];
@@ -234,7 +241,8 @@ mod tests {
                                 assert!(is_compressed, "{option}");
                                 pending.push((scope, routine));
                             }
-                            // Closes the first step of its own scope, or is an indivisible all-gather of what is compressed.
+                            // Closes the first step of its own scope, or is an indivisible
+                            // all-gather of what is compressed.
                             Routine::AllGather | Routine::Broadcast => {
                                 let open =
                                     if scope == Scope::IntraSecond { Scope::IntraFirst } else { scope };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BERT-base (Devlin et al., NAACL 2019), GPT-2 (Radford et al., 2019, the smallest) and the LSTM of PyTorch's language-model example
-//! (1500 wide, tied, WikiText-2's 33,278 words; Merity et al., ICLR 2018). Attention's own multiplications have no parameters, and are left out.
+//! BERT-base (Devlin et al., NAACL 2019), GPT-2 (Radford et al., 2019, the smallest) and the LSTM
+//! of PyTorch's language-model example (1500 wide, tied, WikiText-2's 33,278 words; Merity et al.,
+//! ICLR 2018). Attention's own multiplications have no parameters, and are left out.
 
 use super::shape::Network;
 

@@ -5,9 +5,10 @@ use crate::espresso::{Model, Tensor};
 
 /// What stands for measured computation times.
 ///
-/// A parameter's backward pass is two multiplications and additions for each of the forward pass (the gradient of its input, and its own), at `tflops`, and a
-/// kernel's launch. The forward pass is half of it. 7.8 TFLOP/s are half of what a V100 has on paper in f32; real networks reach between a
-/// third and two thirds of it.
+/// A parameter's backward pass is two multiplications and additions for each of the forward pass
+/// (the gradient of its input, and its own), at `tflops`, and a kernel's launch. The forward pass
+/// is half of it. 7.8 TFLOP/s are half of what a V100 has on paper in f32; real networks reach
+/// between a third and two thirds of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
     /// Sustained, 10^12 operations a second.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UGATIT (Kim et al., ICLR 2020, tables of its appendix): two generators, two global and two local discriminators, 256 × 256, the full model.
+//! UGATIT (Kim et al., ICLR 2020, tables of its appendix): two generators, two global and two local
+//! discriminators, 256 × 256, the full model.
 
 use super::shape::Network;
 
@@ -16,7 +17,8 @@ pub(super) fn ugatit() -> Network {
     network
 }
 
-/// Down, four residual blocks, attention, four residual blocks with adaptive normalisation, up. Convolutions have no biases.
+/// Down, four residual blocks, attention, four residual blocks with adaptive normalisation, up.
+/// Convolutions have no biases.
 fn generator(network: &mut Network, name: &str) {
     let at = |part: &str| format!("{name}.{part}");
     let deep = 4 * WIDTH;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VGG16 (Simonyan and Zisserman, ICLR 2015, configuration D) and ResNet101 (He et al., CVPR 2016, table 1), 1000 classes, 224 × 224.
+//! VGG16 (Simonyan and Zisserman, ICLR 2015, configuration D) and ResNet101 (He et al., CVPR 2016,
+//! table 1), 1000 classes, 224 × 224.
 
 use super::shape::Network;
 
@@ -33,7 +34,8 @@ pub(super) fn resnet101() -> Network {
         for block in 0..blocks {
             let name = format!("layer{}.{block}", stage + 1);
             let to = 4 * width;
-            // torchvision's stride is in the 3 × 3 convolution, so that the first of a stage's blocks begins on the larger map.
+            // torchvision's stride is in the 3 × 3 convolution, so that the first of a stage's
+            // blocks begins on the larger map.
             let before = if block == 0 && stage > 0 { 2 * side } else { side };
             network.convolution(&format!("{name}.conv1.weight"), from, width, 1, before);
             network.norm(&format!("{name}.bn1"), width);

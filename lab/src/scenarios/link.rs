@@ -17,16 +17,20 @@ pub struct Link {
     pub propagation_ns: f64,
     /// Bytes that the queue holds.
     pub buffer: f64,
-    /// Whether what does not fit is trimmed; otherwise the transport sends it again, and slows down.
+    /// Whether what does not fit is trimmed; otherwise the transport sends it again, and slows
+    /// down.
     pub trims: bool,
 }
 
 impl Link {
-    /// Carries `bytes`, which are `ratio` of the uncompressed gradient and leave at `pace` of the line's rate, while `available_bps` of the link are ours.
+    /// Carries `bytes`, which are `ratio` of the uncompressed gradient and leave at `pace` of the
+    /// line's rate, while `available_bps` of the link are ours.
     ///
-    /// Without trimming, transport uses what there is, and a step that does not fit into BDP and buffer costs a round trip more, in which a hundredth
-    /// is repaired. With trimming, of what neither goes through while packets leave nor fits the buffer, the tails are missing. (Packets of fewer planes leave the faster, so at one pace a
-    /// port with a tenth of the line trims nine tenths of them whatever the ratio, and no law of ratios alone could answer.)
+    /// Without trimming, transport uses what there is, and a step that does not fit into BDP and
+    /// buffer costs a round trip more, in which a hundredth is repaired. With trimming, of what
+    /// neither goes through while packets leave nor fits the buffer, the tails are missing.
+    /// (Packets of fewer planes leave the faster, so at one pace a port with a tenth of the line
+    /// trims nine tenths of them whatever the ratio, and no law of ratios alone could answer.)
     pub fn carry(&self, at_ns: u64, bytes: u64, ratio: f64, pace: f64, available_bps: f64) -> Step {
         let available = available_bps.max(1.0) / 8e9;
         let sent = bytes as f64;
@@ -75,7 +79,8 @@ mod tests {
         assert_eq!((whole.cut, whole.arrived), (0.0, 1.0));
         assert_eq!(half.delay_ns, whole.delay_ns);
         assert!((half.arrived - 0.5).abs() < 1e-9, "{half:?}");
-        // Fewer planes at the same spacing fit, and take no longer; left to leave the faster they are trimmed as before.
+        // Fewer planes at the same spacing fit, and take no longer; left to leave the faster they
+        // are trimmed as before.
         let spaced = link.carry(0, 500_000, 0.375, 0.5, GBPS / 2.0);
         assert_eq!((spaced.cut, spaced.delay_ns), (0.0, whole.delay_ns));
         assert!((link.carry(0, 500_000, 0.375, 1.0, GBPS / 2.0).arrived - 0.5).abs() < 1e-9);

@@ -27,7 +27,8 @@ impl Profile {
     }
 }
 
-/// The scenarios of NetSenseML §5.2 and DC2 §V-A. Where the papers show a curve only, the curve is like theirs, not theirs.
+/// The scenarios of NetSenseML §5.2 and DC2 §V-A. Where the papers show a curve only, the curve is
+/// like theirs, not theirs.
 pub fn profiles(seed: u64) -> Vec<Profile> {
     let constrained = [
         ("constrained, 200 Mbit/s", 0.2e9),
@@ -43,7 +44,8 @@ pub fn profiles(seed: u64) -> Vec<Profile> {
         pieces: (0..10).map(|i| (i * 12 * SECOND, (2000.0 - 200.0 * i as f64) * 1e6)).collect(),
         end_ns: 120 * SECOND,
     });
-    // iperf3 on the same link of 1 Gbit/s, on for a while and off for a while: up to four flows beside us.
+    // iperf3 on the same link of 1 Gbit/s, on for a while and off for a while: up to four flows
+    // beside us.
     let mut random = seed;
     let mut fluctuating = Vec::new();
     let mut now = 0;
@@ -53,7 +55,8 @@ pub fn profiles(seed: u64) -> Vec<Profile> {
         now += (SECOND as f64 * (0.5 + 4.0 * uniform(&mut random))) as u64;
     }
     all.push(Profile { name: "fluctuating", pieces: fluctuating, end_ns: 120 * SECOND });
-    // Figure 3: about steady in a cluster of one's own; between a tenth and all of it, anew every second or so, in a public cloud.
+    // Figure 3: about steady in a cluster of one's own; between a tenth and all of it, anew every
+    // second or so, in a public cloud.
     let mut steady = Vec::new();
     let mut cloud = Vec::new();
     for i in 0..120 {

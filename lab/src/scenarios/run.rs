@@ -65,7 +65,8 @@ impl Outcome {
     }
 }
 
-/// Steps until the profile ends. Computing takes up to a hundredth more or less, so that no two steps are the same.
+/// Steps until the profile ends. Computing takes up to a hundredth more or less, so that no two
+/// steps are the same.
 pub fn run(job: Job, link: Link, profile: &Profile, controller: &mut Controller, seed: u64) -> Outcome {
     let mut random = seed;
     let mut now = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a step of a job puts on each rank's link: places beside values, and the growth of an all-gather.
+//! What a step of a job puts on each rank's link: places beside values, and the growth of an
+//! all-gather.
 
 /// How gradients are summed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,11 +12,13 @@ pub enum Transfer {
         /// How many.
         ranks: u32,
     },
-    /// An all-gather of entries, as PyTorch's and Horovod's sparse gradients go: each rank gets n − 1 others' (NetSenseML §5.3; DC2, footnote 2). A ratio of 1 is an all-reduce.
+    /// An all-gather of entries, as PyTorch's and Horovod's sparse gradients go: each rank gets n −
+    /// 1 others' (NetSenseML §5.3; DC2, footnote 2). A ratio of 1 is an all-reduce.
     AllGather {
         /// How many.
         ranks: u32,
-        /// Ratios below are sent as NetSenseML's algorithm 2 does: twice as many entries, each an f16 and a place. 0 for top-k: an f32 and a place.
+        /// Ratios below are sent as NetSenseML's algorithm 2 does: twice as many entries, each an
+        /// f16 and a place. 0 for top-k: an f32 and a place.
         quantised_below: f64,
     },
 }

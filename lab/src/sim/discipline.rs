@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plain switch's port does with the packets that wait: each rule is its paper's, and is held against it by tests.
+//! What a plain switch's port does with the packets that wait: each rule is its paper's, and is
+//! held against it by tests.
 //!
-//! Written anew for simulation, against ARCHITECTURE.md's first invariant, because these are the switches that the P4 program is compared with. [`Ladder`] is
-//! the program's own rule without its tables, and `lab/tests/it/ladder.rs` holds it against the P4 engine packet for packet.
+//! Written anew for simulation, against ARCHITECTURE.md's first invariant, because these are the
+//! switches that the P4 program is compared with. [`Ladder`] is the program's own rule without its
+//! tables, and `lab/tests/it/ladder.rs` holds it against the P4 engine packet for packet.
 
 mod ladder;
 mod ndp;
@@ -81,7 +83,8 @@ pub trait Discipline: std::fmt::Debug + Send {
     }
     /// Holds a priority or lets it go on, where PFC does that.
     fn hold(&mut self, _class: u8, _on: bool) {}
-    /// A header that goes back to its sender, if the packet that came last had no room even trimmed (NDP §3.2.4).
+    /// A header that goes back to its sender, if the packet that came last had no room even trimmed
+    /// (NDP §3.2.4).
     fn returned(&mut self) -> Option<Packet> {
         None
     }
@@ -101,22 +104,26 @@ pub enum Rule {
     Priority {
         /// Most bytes that wait in all.
         limit: u64,
-        /// A packet that finds more than this in all queues is marked (PIAS, NSDI 2015, §5: per port).
+        /// A packet that finds more than this in all queues is marked (PIAS, NSDI 2015, §5: per
+        /// port).
         mark_at: Option<u64>,
     },
-    /// The flow with the fewest packets left goes first; the one with the most is dropped (pFabric, SIGCOMM 2013, §4.2).
+    /// The flow with the fewest packets left goes first; the one with the most is dropped (pFabric,
+    /// SIGCOMM 2013, §4.2).
     PFabric {
         /// Most bytes that wait.
         limit: u64,
     },
-    /// Eight whole packets, and what does not fit is trimmed to its head (NDP, SIGCOMM 2017, §3.1); heads that do not fit go back to their senders (§3.2.4).
+    /// Eight whole packets, and what does not fit is trimmed to its head (NDP, SIGCOMM 2017, §3.1);
+    /// heads that do not fit go back to their senders (§3.2.4).
     Ndp {
         /// Whole packets that wait at most.
         packets: u32,
         /// Bytes of heads that wait at most.
         heads: u64,
     },
-    /// Strict priority by layer; above a threshold packets without ECN are dropped (MLT, NSDI 2024, §5.2).
+    /// Strict priority by layer; above a threshold packets without ECN are dropped (MLT, NSDI 2024,
+    /// §5.2).
     Selective {
         /// Most bytes of data that wait.
         limit: u64,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch with its hosts, and the events that happen there: what one thread runs without asking others.
+//! A switch with its hosts, and the events that happen there: what one thread runs without asking
+//! others.
 
 use super::event::{Event, Handed};
 use super::host::{Around, Finish, Host};

@@ -67,7 +67,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Plans a run. Demands name hosts of the topology, and wait only for earlier ones that end where they begin.
+    /// Plans a run. Demands name hosts of the topology, and wait only for earlier ones that end
+    /// where they begin.
     pub(crate) fn new(setup: &Setup) -> Self {
         let Setup { topology, demands, payload, seed, .. } = setup;
         let (payload, seed) = (*payload, *seed);
@@ -185,7 +186,8 @@ fn later(setup: &Setup) -> Vec<(u64, Routes)> {
     made
 }
 
-/// Each switch with its hosts is a domain; where links between switches have no delay there is only one.
+/// Each switch with its hosts is a domain; where links between switches have no delay there is only
+/// one.
 fn divide(topology: &Topology) -> (Vec<Place>, Vec<Place>, u32, u64) {
     let between =
         topology.links.iter().filter(|link| link.ends.iter().all(|end| matches!(end, Node::Switch(_))));

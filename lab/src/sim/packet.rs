@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels: the head of a frame, and its length. Bodies are not simulated; a trim changes the length.
+//! What travels: the head of a frame, and its length. Bodies are not simulated; a trim changes the
+//! length.
 
-/// Bytes in front of what a DATA packet carries, the same for all transports so that they are compared at equal payloads: Ethernet 14, IPv4 20, UDP 8,
-/// 20 of the transport (docs/reference/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
+/// Bytes in front of what a DATA packet carries, the same for all transports so that they are
+/// compared at equal payloads: Ethernet 14, IPv4 20, UDP 8, 20 of the transport
+/// (docs/reference/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
 pub const HEAD: u32 = 62;
 /// Bytes of a packet that carries nothing: acknowledgements, pulls, probes.
 pub(crate) const CONTROL: u32 = 64;
@@ -73,7 +75,8 @@ pub(crate) struct Report {
     pub(crate) sent_ns: u64,
 }
 
-/// The beginning of a frame, as switches with a program see it, and the port of the switch that it is on its way to.
+/// The beginning of a frame, as switches with a program see it, and the port of the switch that it
+/// is on its way to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) bytes: [u8; Self::BYTES],
@@ -98,7 +101,9 @@ pub struct Packet {
     pub number: u32,
     /// Bytes of the whole frame as it is now.
     pub length: u32,
-    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of trimmed packets, the payload's bytes that were left out; NDP: how often the packet was returned.
+    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of
+    /// trimmed packets, the payload's bytes that were left out; NDP: how often the packet was
+    /// returned.
     pub rank: u32,
     /// Host that sends it.
     pub source: u32,
@@ -112,17 +117,20 @@ pub struct Packet {
     pub class: u8,
     /// Marks.
     pub ecn: Ecn,
-    /// In answers: whether the packet that is answered was marked; in pause frames: whether to hold.
+    /// In answers: whether the packet that is answered was marked; in pause frames: whether to
+    /// hold.
     pub echo: bool,
     /// Whether it may be trimmed.
     pub trimming: Trimming,
     /// In what a host sends to a flow's source: flows that are arriving at it; 0 elsewhere.
     pub senders: u16,
-    /// The port at which the switch that it goes to gets it, by the port's place, where PFC counts by ports; 0 elsewhere.
+    /// The port at which the switch that it goes to gets it, by the port's place, where PFC counts
+    /// by ports; 0 elsewhere.
     pub(crate) ingress: u16,
     /// When it left its sender, ns; in answers, when the packet did that is answered.
     pub sent_ns: u64,
-    /// What arrived, where one answer tells it of several packets. A box of a list is half as long here, and most packets have none.
+    /// What arrived, where one answer tells it of several packets. A box of a list is half as long
+    /// here, and most packets have none.
     #[expect(clippy::box_collection, reason = "packets are short")]
     pub(crate) reports: Option<Box<Vec<Report>>>,
     /// As switches with a program see it.
@@ -130,7 +138,8 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A whole packet of DATA of so many bytes, ECN-capable and not to be trimmed, from host 0 to host 1.
+    /// A whole packet of DATA of so many bytes, ECN-capable and not to be trimmed, from host 0 to
+    /// host 1.
     pub fn data(flow: u32, number: u32, length: u32) -> Self {
         Self {
             flow,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Priority flow control (IEEE 802.1Qbb): a switch that runs out of room for a priority of a port tells the other end of that link to hold it.
+//! Priority flow control (IEEE 802.1Qbb): a switch that runs out of room for a priority of a port
+//! tells the other end of that link to hold it.
 //!
 //! ```text
 //!  upstream ─── frames ──► ingress port: bytes by priority ─► egress queues
@@ -7,8 +8,10 @@
 //!     └──── pause frame ◄──────┘ ahead of all frames that wait on the way back
 //! ```
 //!
-//! What is on its way until the other end holds is taken in headroom, which is reserved. With enough of it nothing is lost. Thresholds are those of Zhu et al. (SIGCOMM 2015, §4).
-//! A pause holds until it is lifted, as if it were repeated before its quanta are over; pause frames are not lost on gray links, and a link that changes forgets its pauses.
+//! What is on its way until the other end holds is taken in headroom, which is reserved. With
+//! enough of it nothing is lost. Thresholds are those of Zhu et al. (SIGCOMM 2015, §4). A pause
+//! holds until it is lifted, as if it were repeated before its quanta are over; pause frames are
+//! not lost on gray links, and a link that changes forgets its pauses.
 
 use super::packet::{CONTROL, CONTROL_CLASS, PRIORITIES};
 
@@ -20,15 +23,18 @@ const SHARES: u64 = PRIORITIES as u64;
 pub struct Pfc {
     /// Memory of the switch for data, bytes a port (Zhu et al., §4: 12 MB for 32 ports, 375 KB).
     pub buffer: u64,
-    /// XOFF: bytes of one priority that a port takes before it pauses; none is [`Pfc::beta`]'s share of what is free.
+    /// XOFF: bytes of one priority that a port takes before it pauses; none is [`Pfc::beta`]'s
+    /// share of what is free.
     pub xoff: Option<u64>,
     /// β of the dynamic threshold t = β (B − reserved − used) / 8 (§4: 8).
     pub beta: u64,
     /// XON: a pause is lifted so many bytes below XOFF (§4: two MTU).
     pub xon_below: u64,
-    /// Bytes reserved for what is on its way, for each port and priority; none is what the link may hold, by [`Pfc::headroom_of`].
+    /// Bytes reserved for what is on its way, for each port and priority; none is what the link may
+    /// hold, by [`Pfc::headroom_of`].
     pub headroom: Option<u64>,
-    /// From the end of a pause frame until the other end holds, ns (802.3, annex 31B: 394 quanta of 512 bits at 100 Gbit/s, 2.0 µs).
+    /// From the end of a pause frame until the other end holds, ns (802.3, annex 31B: 394 quanta of
+    /// 512 bits at 100 Gbit/s, 2.0 µs).
     pub response_ns: u64,
     /// Priorities that have headroom; those of control packets have none and are never paused.
     pub lossless: u8,
@@ -57,7 +63,8 @@ impl Pfc {
         one.saturating_mul(self.lossless.into())
     }
 
-    /// What may arrive after a port has asked for a pause: the frame that was too much, what leaves while the pause frame waits for one frame, travels and is obeyed, one more frame that has
+    /// What may arrive after a port has asked for a pause: the frame that was too much, what leaves
+    /// while the pause frame waits for one frame, travels and is obeyed, one more frame that has
     /// begun by then, and what is on the way.
     pub fn headroom_of(&self, rate_bps: u64, delay_ns: u64) -> u64 {
         let on_the_way_ns = 2 * u128::from(delay_ns) + u128::from(self.response_ns);
@@ -238,7 +245,8 @@ mod tests {
 
     #[test]
     fn the_dynamic_threshold_is_betas_share_of_what_is_free() {
-        // B = 2 · 20,000, 2 · 2,000 reserved: 36,000. With β = 8 a port alone takes half of it: t = 36,000 − t.
+        // B = 2 · 20,000, 2 · 2,000 reserved: 36,000. With β = 8 a port alone takes half of it: t =
+        // 36,000 − t.
         let mut ingress = ingress(None, 2_000, 2);
         let taken = (0..1_000).take_while(|_| ingress.admit(0, 0, 100) == Admitted::Taken).count();
         assert_eq!(taken, 180);

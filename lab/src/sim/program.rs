@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches that run the P4 program: what they are given, and the heads of frames that they see.
 //!
-//! Elsewhere packets are a few numbers. Where one comes to such a switch it gets a head, the Ethernet, IPv4 and UDP headers that a host would write, which goes with it from one such switch to the
-//! next as the program leaves it; bodies are lengths here, too. 20 bytes behind UDP stand for the transport's header, which no switch reads.
+//! Elsewhere packets are a few numbers. Where one comes to such a switch it gets a head, the
+//! Ethernet, IPv4 and UDP headers that a host would write, which goes with it from one such switch
+//! to the next as the program leaves it; bodies are lengths here, too. 20 bytes behind UDP stand
+//! for the transport's header, which no switch reads.
 
 use super::packet::{Ecn, Head, Kind, Packet, Trimming};
 use super::topology::Topology;
@@ -17,14 +19,16 @@ const AGENT_PORT: u16 = 9_217;
 /// Routers that a packet may meet.
 const TTL: u8 = 64;
 
-/// Code points of the fabric's DSCP plan (docs/reference/fabric-file.md): what hosts write, and what switches write into what they trim.
+/// Code points of the fabric's DSCP plan (docs/reference/fabric-file.md): what hosts write, and
+/// what switches write into what they trim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodePoints {
     /// Packets that may be trimmed.
     pub trimmable: u8,
     /// Data that may not.
     pub droppable: u8,
-    /// Packets that were trimmed, by whatever port; the first is for those that a plain switch has trimmed.
+    /// Packets that were trimmed, by whatever port; the first is for those that a plain switch has
+    /// trimmed.
     pub trimmed: Vec<u8>,
     /// Control packets.
     pub control: u8,
@@ -136,7 +140,8 @@ impl Programs {
         bytes[6..12].copy_from_slice(&from.mac);
         bytes[12..14].copy_from_slice(&[0x08, 0x00]);
         let ip_length = packet.length.saturating_sub(14).min(u16::MAX.into()) as u16;
-        // Version and length, DSCP and ECN, total length, no identification, do not fragment, TTL, UDP, checksum.
+        // Version and length, DSCP and ECN, total length, no identification, do not fragment, TTL,
+        // UDP, checksum.
         bytes[14..16].copy_from_slice(&[0x45, dscp << 2 | ecn]);
         bytes[16..18].copy_from_slice(&ip_length.to_be_bytes());
         bytes[20..24].copy_from_slice(&[0x40, 0, TTL, 17]);
@@ -152,7 +157,8 @@ impl Programs {
         Head { bytes, ingress: 0 }
     }
 
-    /// Takes over what the program made of a packet: its length, whether it was trimmed, whether it was marked.
+    /// Takes over what the program made of a packet: its length, whether it was trimmed, whether it
+    /// was marked.
     pub(crate) fn leave(&self, packet: &mut Packet, frame: &[u8], length: usize) {
         packet.length = length.min(u32::MAX as usize) as u32;
         let Some(head) = &mut packet.head else { return };
@@ -220,7 +226,8 @@ mod tests {
             let mut packet = Packet::data(7, 9, 1_406);
             (packet.trimming, packet.kind, packet.ecn, packet.entropy) = (trimming, kind, ecn, 50_000);
             let head = programs.head(&packet);
-            // The frame that the cluster's hosts would send, but for the checksum over bytes that are not there.
+            // The frame that the cluster's hosts would send, but for the checksum over bytes that
+            // are not there.
             let payload = vec![0; 1_406 - frame::HEADERS];
             let mut whole = frame::write(address(1), address(2), tos, 50_000, AGENT_PORT, &payload).unwrap();
             whole[40..42].fill(0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SplitMix64 (Steele et al., OOPSLA 2014): one word of state for each of the many places that toss a coin.
+//! SplitMix64 (Steele et al., OOPSLA 2014): one word of state for each of the many places that toss
+//! a coin.
 
 /// A stream of numbers; the same seed, the same numbers.
 #[derive(Debug, Clone)]

@@ -5,7 +5,8 @@ use super::run::Outcome;
 use super::scenario::Prepared;
 use serde::{Deserialize, Serialize};
 
-/// A run's figures, in the units that their names end with; shares of the DATA packets that were sent.
+/// A run's figures, in the units that their names end with; shares of the DATA packets that were
+/// sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// The run's.
@@ -26,7 +27,8 @@ pub struct RunReport {
     pub fct_max_s: f64,
     /// From the begin of the first flow or computation to the end of the last.
     pub completion_s: f64,
-    /// Least time in which the busiest host's link carries the payload; waits for computation are not in it.
+    /// Least time in which the busiest host's link carries the payload; waits for computation are
+    /// not in it.
     pub ideal_s: f64,
     /// Frames handed from node to node.
     pub packet_hops: u64,
@@ -44,7 +46,8 @@ pub struct RunReport {
     pub marked_share: f64,
     /// Time-outs of senders.
     pub timeouts: u64,
-    /// Error of the gradients by the codec's closed form, NMSE = λ − 1 (docs/reference/wire-format.md), over all flows; 0 where everything arrived.
+    /// Error of the gradients by the codec's closed form, NMSE = λ − 1
+    /// (docs/reference/wire-format.md), over all flows; 0 where everything arrived.
     pub nmse: f64,
     /// Pauses that switches asked for (PFC).
     #[serde(default)]

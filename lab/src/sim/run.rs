@@ -9,7 +9,8 @@ use super::windows::{self, Bounds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Windows are no longer than this, so that a run ends soon after its last flow and tells how far it is.
+/// Windows are no longer than this, so that a run ends soon after its last flow and tells how far
+/// it is.
 const LONGEST_WINDOW_NS: u64 = 100_000;
 
 /// A flow's life, or a computation's.
@@ -30,7 +31,8 @@ pub struct FlowOutcome {
 pub struct Outcome {
     /// Flows that are over, by demand.
     pub flows: Vec<FlowOutcome>,
-    /// Of flows of which not everything arrived, if they were to be kept: the planes of each packet, 0 to 10, by demand.
+    /// Of flows of which not everything arrived, if they were to be kept: the planes of each
+    /// packet, 0 to 10, by demand.
     pub planes: BTreeMap<usize, Box<[u8]>>,
     /// Flows of the foreground that are not over.
     pub unfinished: u64,
@@ -53,7 +55,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Takes in what came out of a later run of the same demands; what it kept of packets is left out. Flows of other demands are the caller's to leave out.
+    /// Takes in what came out of a later run of the same demands; what it kept of packets is left
+    /// out. Flows of other demands are the caller's to leave out.
     pub fn add(&mut self, later: &Self) {
         self.flows.extend(&later.flows);
         self.unfinished += later.unfinished;
@@ -68,7 +71,8 @@ impl Outcome {
     }
 }
 
-/// Simulates with up to `threads` threads; `progress` hears how far it is, now and then. Results do not depend on the number of threads.
+/// Simulates with up to `threads` threads; `progress` hears how far it is, now and then. Results do
+/// not depend on the number of threads.
 pub fn run(setup: &Setup, threads: usize, progress: impl FnMut(Progress)) -> Outcome {
     begin(setup, threads, u64::MAX, progress)
 }

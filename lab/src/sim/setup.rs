@@ -24,7 +24,8 @@ pub struct Setup {
     pub programs: Option<Programs>,
     /// Links that change.
     pub changes: Vec<LinkChange>,
-    /// So long after a change all plain switches have other ways, as if a controller had written them; none: they avoid links of their own that are down, and nobody tells the others.
+    /// So long after a change all plain switches have other ways, as if a controller had written
+    /// them; none: they avoid links of their own that are down, and nobody tells the others.
     pub reroute_ns: Option<u64>,
     /// Of every coin.
     pub seed: u64,
@@ -52,7 +53,8 @@ pub struct LinkChange {
     pub at_ns: u64,
     /// The link, by its place in the topology.
     pub link: usize,
-    /// Whether it works; frames that meet one that does not are lost, and the switches at its ends choose other ways where they have any.
+    /// Whether it works; frames that meet one that does not are lost, and the switches at its ends
+    /// choose other ways where they have any.
     pub up: bool,
     /// Share of the frames that vanish, each way.
     pub loss: f64,

@@ -155,7 +155,8 @@ impl Switch {
         }
     }
 
-    /// Takes a packet in; adds the ports that have something to send to `ports`. Gives whether there was a way.
+    /// Takes a packet in; adds the ports that have something to send to `ports`. Gives whether
+    /// there was a way.
     pub(crate) fn take(
         &mut self,
         now_ns: u64,
@@ -193,7 +194,8 @@ impl Switch {
             let before = queues.bytes();
             queues.enqueue(now_ns, packet, &mut at.counts);
             at.counts.most_bytes = at.counts.most_bytes.max(queues.bytes());
-            // A port that took nothing has no reason to send before the others' turns of this instant.
+            // A port that took nothing has no reason to send before the others' turns of this
+            // instant.
             if queues.bytes() > before {
                 ports.push(port);
             }
@@ -321,7 +323,8 @@ impl Switch {
         Served::Away(obeyed_ns, at.peer, at.ingress, Packet { ingress: at.place_there, ..frame })
     }
 
-    /// The frame that a port's traffic manager serves, through the program's egress, and when its last bit leaves.
+    /// The frame that a port's traffic manager serves, through the program's egress, and when its
+    /// last bit leaves.
     fn leave(
         &mut self,
         now_ns: u64,
@@ -386,7 +389,8 @@ impl Switch {
         self.ports[port as usize].armed = false;
     }
 
-    /// A link goes down, comes up, or loses frames. With PFC the port that is to be asked then: its pauses are forgotten.
+    /// A link goes down, comes up, or loses frames. With PFC the port that is to be asked then: its
+    /// pauses are forgotten.
     pub(crate) fn change(&mut self, now_ns: u64, link: usize, up: bool, loss: f64) -> Option<u32> {
         let mut asked = None;
         for (place, port) in self.ports.iter_mut().enumerate() {

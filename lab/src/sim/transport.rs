@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transports as sans-IO cores: a sender and a receiver for each flow.
 //!
-//! A host calls `handle_packet` or `handle_timeout`, then asks `next_send_ns` and `poll_timeout`; when its card is free and `next_send_ns` has come it takes one packet by
-//! `poll_transmit`. Connections are open when a flow begins, and its sender knows the round trip of an idle path, as a handshake's packets would have told it.
+//! A host calls `handle_packet` or `handle_timeout`, then asks `next_send_ns` and `poll_timeout`;
+//! when its card is free and `next_send_ns` has come it takes one packet by `poll_transmit`.
+//! Connections are open when a flow begins, and its sender knows the round trip of an idle path, as
+//! a handshake's packets would have told it.
 
 mod board;
 mod dcqcn;
@@ -129,7 +131,8 @@ pub(crate) trait Receiver: std::fmt::Debug + Send {
 /// How much of a flow has to arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Delivery {
-    /// Packets may be trimmed, and this share of them be lost, once the sender has asked (the agent's `Bounded`).
+    /// Packets may be trimmed, and this share of them be lost, once the sender has asked (the
+    /// agent's `Bounded`).
     Trim {
         /// The share.
         loss: f64,
@@ -170,7 +173,8 @@ pub struct DctcpConfig {
     pub duplicates: u32,
     /// Weight of the newest window in the estimate of the marked share.
     pub gain: f64,
-    /// PIAS (NSDI 2015, §3.2): after so many bytes, ascending, a flow goes one queue down; empty is DCTCP.
+    /// PIAS (NSDI 2015, §3.2): after so many bytes, ascending, a flow goes one queue down; empty is
+    /// DCTCP.
     pub demote_after: Vec<u64>,
     /// Paths are chosen per packet instead of per flow.
     pub spray: bool,
@@ -211,11 +215,13 @@ impl Default for PFabricConfig {
 pub struct NdpConfig {
     /// Packets that leave before the first pull; none is what fills the idle path.
     pub initial_window: Option<u32>,
-    /// Time after which a packet of which nothing was heard is sent again; none is 1 ms (§3.2.4: rarely of use).
+    /// Time after which a packet of which nothing was heard is sent again; none is 1 ms (§3.2.4:
+    /// rarely of use).
     pub rto_ns: Option<u64>,
 }
 
-/// Our transport, modelled around the agent's own rate laws, pacing, spraying and round-trip estimate.
+/// Our transport, modelled around the agent's own rate laws, pacing, spraying and round-trip
+/// estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrimwireConfig {
     /// How much has to arrive.
@@ -226,7 +232,8 @@ pub struct TrimwireConfig {
     pub trim_delay_ns: u64,
     /// Share of the packets that is more important, ECT; the others are not.
     pub important: f64,
-    /// Bytes on their way to all peers together, of which each flow has the part that an agent's peer has.
+    /// Bytes on their way to all peers together, of which each flow has the part that an agent's
+    /// peer has.
     pub window: u64,
     /// Source ports that are sprayed over; 1 keeps a flow on one path.
     pub paths: u16,

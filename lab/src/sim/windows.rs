@@ -5,11 +5,13 @@
 //!  next event of all ─► window: [next, next + lookahead) ─► each domain by itself ─► frames to others change hands ─► next event …
 //! ```
 //!
-//! What a domain does in a window can reach another one after it at the earliest, so nobody waits for anybody inside of one. Domains and windows do not depend on the
-//! number of threads, and frames are taken in by the number of the domain that they come from: so results do not either. Most domains have nothing to do in most windows of an
-//! incast, and cost nothing then.
+//! What a domain does in a window can reach another one after it at the earliest, so nobody waits
+//! for anybody inside of one. Domains and windows do not depend on the number of threads, and
+//! frames are taken in by the number of the domain that they come from: so results do not either.
+//! Most domains have nothing to do in most windows of an incast, and cost nothing then.
 //!
-//! A thread begins with domains of its own, whose state its caches hold, and goes on with those that others have not come to: windows are short, and which domains are busy changes.
+//! A thread begins with domains of its own, whose state its caches hold, and goes on with those
+//! that others have not come to: windows are short, and which domains are busy changes.
 
 mod meeting;
 
@@ -35,7 +37,8 @@ pub(crate) struct Bounds {
 
 /// No time.
 const NEVER: u64 = u64::MAX;
-/// Round n reads the nth of so many boards, writes the one behind it, and clears the one before it, which nobody looks at any longer.
+/// Round n reads the nth of so many boards, writes the one behind it, and clears the one before it,
+/// which nobody looks at any longer.
 const ROUNDS: usize = 3;
 
 /// What a round begins with. Threads meet between rounds, which orders what they write here.
@@ -100,7 +103,8 @@ pub(crate) fn run(domains: &mut [Domain], threads: usize, bounds: Bounds, progre
     });
 }
 
-/// A thread. Its own domains are those whose numbers are its own modulo the number of threads: racks come first and are what takes time.
+/// A thread. Its own domains are those whose numbers are its own modulo the number of threads:
+/// racks come first and are what takes time.
 struct Worker<'a> {
     thread: usize,
     shared: &'a Shared<'a>,
@@ -118,7 +122,8 @@ impl<'a> Worker<'a> {
         Self { thread, shared, due, leaving, spares, over: 0, hops: 0 }
     }
 
-    /// Runs domains, window by window, until all threads see that the run is over. They meet once a window, and all draw the same conclusions from the same board.
+    /// Runs domains, window by window, until all threads see that the run is over. They meet once a
+    /// window, and all draw the same conclusions from the same board.
     fn work(mut self, mut progress: impl FnMut(Progress)) {
         let Shared { boards, meeting, bounds, .. } = self.shared;
         let _attends = meeting.attend();

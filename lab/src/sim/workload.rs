@@ -42,8 +42,9 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// A host computes for so long, ns, when all that it waits for is over. It computes one thing at a time, in the order in which they may begin. What takes no time is a meeting point:
-    /// it does not wait for other computations.
+    /// A host computes for so long, ns, when all that it waits for is over. It computes one thing
+    /// at a time, in the order in which they may begin. What takes no time is a meeting point: it
+    /// does not wait for other computations.
     pub fn computation(host: u32, takes_ns: u64, after: Vec<u32>) -> Self {
         let begin = Begin::Later(takes_ns);
         Self { source: host, destination: host, bytes: 0, begin, after, foreground: true, priority: 0 }

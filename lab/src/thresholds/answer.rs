@@ -224,7 +224,8 @@ fn policy_answer(
     let class = |(index, class): (usize, &Class)| {
         let ClassLimits { limits, deep, important_deep } = limits.classes[index];
         let found = fate.classes[index];
-        // Equal thresholds mean the deeper rung, so what is never trimmed deeply has room between the two.
+        // Equal thresholds mean the deeper rung, so what is never trimmed deeply has room between
+        // the two.
         let drop_at = if trims { bytes(limits.all + 1) } else { bytes(limits.all) };
         ClassAnswer {
             class: format!("class{index}"),

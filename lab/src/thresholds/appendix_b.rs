@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MLT appendix B as the paper has it: queues split by importance, offered loads, dropping only; and its exact optimum.
+//! MLT appendix B as the paper has it: queues split by importance, offered loads, dropping only;
+//! and its exact optimum.
 
 use super::port::Traffic;
 use super::queue::loss;
@@ -14,7 +15,8 @@ pub struct Optimum {
 }
 
 impl Optimum {
-    /// S_i = S'_i / θ and L_i = S'_i + L'_i: where less important packets are dropped, and where all are.
+    /// S_i = S'_i / θ and L_i = S'_i + L'_i: where less important packets are dropped, and where
+    /// all are.
     pub fn thresholds(&self, less_important: f64) -> Vec<(f64, u32)> {
         let of = |(small, large): &(u32, u32)| {
             let all = small + large;
@@ -26,8 +28,9 @@ impl Optimum {
     }
 }
 
-/// ρ_i = λ_i / μ_i with μ_i = μ Π_{k<i} (1 − ρ_k), which is what the offered loads of the queues before it leave of the line.
-/// Infinite where they leave nothing: there the paper's formula ends, and everything is lost.
+/// ρ_i = λ_i / μ_i with μ_i = μ Π_{k<i} (1 − ρ_k), which is what the offered loads of the queues
+/// before it leave of the line. Infinite where they leave nothing: there the paper's formula ends,
+/// and everything is lost.
 pub fn utilisations(traffic: &Traffic) -> Vec<f64> {
     let mut left = 1.0;
     traffic
@@ -41,7 +44,8 @@ pub fn utilisations(traffic: &Traffic) -> Vec<f64> {
         .collect()
 }
 
-/// Weighted loss Σ w_i (e r_i^S + (1 − e) r_i^L), e being the less important packets' share of the energy.
+/// Weighted loss Σ w_i (e r_i^S + (1 − e) r_i^L), e being the less important packets' share of the
+/// energy.
 pub fn weighted_loss(traffic: &Traffic, rooms: &[(u32, u32)]) -> f64 {
     let per_queue = utilisations(traffic).into_iter().zip(&traffic.weights).zip(rooms);
     per_queue.map(|((rho, weight), room)| weight * split(traffic, rho, *room)).sum()
@@ -59,8 +63,9 @@ fn ordered(less_important: f64, small: u32, large: u32) -> bool {
 
 /// The rooms of least weighted loss whose sum is at most `buffer` packets.
 ///
-/// With the loads given, queues share nothing but the buffer. So: the best division of each room of each queue, then the best
-/// division of the buffer among queues, one queue after the other. Exact, in O(queues · buffer²) steps.
+/// With the loads given, queues share nothing but the buffer. So: the best division of each room of
+/// each queue, then the best division of the buffer among queues, one queue after the other. Exact,
+/// in O(queues · buffer²) steps.
 pub fn optimum(traffic: &Traffic, buffer: u32) -> Optimum {
     let room = buffer as usize;
     // best[b]: least loss of the queues so far with b packets. Losses are at most the weights' sum.

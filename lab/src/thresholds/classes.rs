@@ -20,7 +20,8 @@ pub struct Layer {
     pub name: String,
     /// Size of its gradient in whatever all layers are counted in: only shares matter.
     pub size: f64,
-    /// What the training loses when all of the layer's gradient is lost, in whatever unit all layers share.
+    /// What the training loses when all of the layer's gradient is lost, in whatever unit all
+    /// layers share.
     pub sensitivity: f64,
     /// Whether the sensitivity was given, or follows from the rule.
     pub measured: bool,
@@ -33,12 +34,14 @@ pub struct Class {
     pub layers: Vec<String>,
     /// Share of the gradient's bytes.
     pub share: f64,
-    /// Sum of the layers' sensitivities, in shares of all layers' sum: a class loses the same share of each of its layers.
+    /// Sum of the layers' sensitivities, in shares of all layers' sum: a class loses the same share
+    /// of each of its layers.
     pub weight: f64,
 }
 
 impl Class {
-    /// Groups a model's layers, front first; class 0 is served first. Classes without a layer are left out.
+    /// Groups a model's layers, front first; class 0 is served first. Classes without a layer are
+    /// left out.
     pub fn of(layers: &[Layer], grouping: Grouping, classes: usize) -> Vec<Self> {
         let mut order: Vec<usize> = (0..layers.len()).collect();
         if grouping == Grouping::Sensitivity {

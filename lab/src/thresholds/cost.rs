@@ -7,13 +7,15 @@ use trimwire_encoder::{Codec, Decoding, HEADER_LEN, expected_nmse};
 /// Ethernet, IPv4 and UDP, and the packet's own header, bytes.
 const HEAD: usize = 42 + HEADER_LEN;
 
-/// Share of a packet's energy that is lost when its frame is cut to `frame` bytes: D_b of the planes that are left, 1 when
-/// nothing is, 0 for a whole packet.
+/// Share of a packet's energy that is lost when its frame is cut to `frame` bytes: D_b of the
+/// planes that are left, 1 when nothing is, 0 for a whole packet.
 ///
-/// Of a plane that is cut through, the coordinates that arrived count (docs/reference/wire-format.md §6). Of a sealed packet, only planes in front of the last whole
+/// Of a plane that is cut through, the coordinates that arrived count
+/// (docs/reference/wire-format.md §6). Of a sealed packet, only planes in front of the last whole
 /// tag do (docs/reference/wire-format.md §12).
 ///
-/// `coordinates` are those of a whole packet, a multiple of 32; `sealed` says whether tags lie between its planes.
+/// `coordinates` are those of a whole packet, a multiple of 32; `sealed` says whether tags lie
+/// between its planes.
 pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
     let codec = Codec::Rht;
     let body = frame.saturating_sub(HEAD as u64) as usize;
@@ -32,7 +34,8 @@ pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
         return 0.0;
     }
     let part = (body - end_of(whole)) as f64 / (end_of(whole + 1) - end_of(whole)) as f64;
-    // Without λ the loss of a row is the sum of its packets' (docs/reference/wire-format.md §9), which is what can be weighted and added up.
+    // Without λ the loss of a row is the sum of its packets' (docs/reference/wire-format.md §9),
+    // which is what can be weighted and added up.
     expected_nmse(codec, Decoding::Mmse, &[(whole, 1.0 - part), (whole + 1, part)])
 }
 
@@ -41,13 +44,15 @@ mod tests {
     use super::*;
 
     fn frame(planes: u8, sealed: bool) -> u64 {
-        // A tag behind the last plane is there only when the packet is whole; in front, all of the planes that are left.
+        // A tag behind the last plane is there only when the packet is whole; in front, all of the
+        // planes that are left.
         let tagged = Codec::Rht.tagged_planes(0, Codec::Rht.planes());
         let tags = tagged.planes().iter().filter(|tagged| sealed && **tagged < planes).count();
         (HEAD + Codec::Rht.plane_offset(planes, 448) + TAG_LEN * tags) as u64
     }
 
-    /// Max's table (Quantizing for Minimum Distortion, 1960), not the crate's: an embedded quantiser comes near the best of each size.
+    /// Max's table (Quantizing for Minimum Distortion, 1960), not the crate's: an embedded
+    /// quantiser comes near the best of each size.
     #[test]
     fn a_cut_costs_little_more_than_the_best_quantiser_of_as_many_bits() {
         for (planes, distortion) in [(1, 0.3634), (2, 0.1175), (4, 0.0095), (8, 4.1e-5)] {
@@ -56,8 +61,8 @@ mod tests {
         }
         assert_eq!(of_cut(frame(10, false), 448, false), 0.0);
         assert_eq!(of_cut(60, 448, false), 1.0);
-        // SONiC's default leaves 66 bytes, 1.18 planes, and Spectrum's least 194: three planes and 26 of the fourth's 56 bytes. The
-        // wire format's D_3 and D_4.
+        // SONiC's default leaves 66 bytes, 1.18 planes, and Spectrum's least 194: three planes and
+        // 26 of the fourth's 56 bytes. The wire format's D_3 and D_4.
         assert!((0.1175..0.3634).contains(&of_cut(128, 448, false)));
         let spectrum = 0.03547 - 26.0 / 56.0 * (0.03547 - 0.00962);
         assert!((of_cut(256, 448, false) - spectrum).abs() < 1e-4);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A congested port: classes under strict priority, the trim queue before them, and the loss that given thresholds lead to.
+//! A congested port: classes under strict priority, the trim queue before them, and the loss that
+//! given thresholds lead to.
 
 use super::queue::{Limits, Refusals, Shared, loss};
 
-/// What is offered to the port. Rates are in packets per time in which the line sends a packet of mean size.
+/// What is offered to the port. Rates are in packets per time in which the line sends a packet of
+/// mean size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
     /// By class, the one that is served first in front.
@@ -16,7 +18,8 @@ pub struct Traffic {
     pub less_important_energy: f64,
 }
 
-/// What cutting does. Sizes in shares of a packet of mean size; costs in shares of the packet's energy.
+/// What cutting does. Sizes in shares of a packet of mean size; costs in shares of the packet's
+/// energy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rungs {
     /// Size after a shallow and after a deep cut.
@@ -32,9 +35,11 @@ pub struct Rungs {
 pub struct ClassLimits {
     /// Less important packets are refused from here, all from `limits.all`.
     pub limits: Limits,
-    /// Refused less important packets are cut deeply from here, and always shallowly if this is above `limits.all`.
+    /// Refused less important packets are cut deeply from here, and always shallowly if this is
+    /// above `limits.all`.
     pub deep: u32,
-    /// Whether refused important packets are cut deeply: their queue has one filling at which they are refused.
+    /// Whether refused important packets are cut deeply: their queue has one filling at which they
+    /// are refused.
     pub important_deep: bool,
 }
 
@@ -85,16 +90,18 @@ const ROUNDS: usize = 400;
 
 /// What `limits` lead to; without `rungs` what is refused is dropped.
 ///
-/// Strict priority as the paper treats it: a class has what those before it leave of the line, as if it had that all the time.
-/// Where the paper subtracts offered loads, this subtracts carried ones, so that the sum of loads may be above 1; without
-/// losses the two are the same. The trim queue comes before all classes, up to its cap, and takes from the line what the cuts
-/// send it, which depends on the line that it leaves: the least share that agrees with itself is taken.
+/// Strict priority as the paper treats it: a class has what those before it leave of the line, as
+/// if it had that all the time. Where the paper subtracts offered loads, this subtracts carried
+/// ones, so that the sum of loads may be above 1; without losses the two are the same. The trim
+/// queue comes before all classes, up to its cap, and takes from the line what the cuts send it,
+/// which depends on the line that it leaves: the least share that agrees with itself is taken.
 pub fn fate(traffic: &Traffic, rungs: Option<&Rungs>, limits: &PortLimits) -> Fate {
     let Some(rungs) = rungs else { return with_trim_share(traffic, None, limits, 0.0).0 };
     let mut share = 0.0;
     let mut result = with_trim_share(traffic, Some(rungs), limits, share);
     for _ in 0..ROUNDS {
-        // More heads leave less of the line, which makes more heads: from nothing the share only rises, up to the cap.
+        // More heads leave less of the line, which makes more heads: from nothing the share only
+        // rises, up to the cap.
         if (result.1 - share).abs() < 1e-12 {
             break;
         }

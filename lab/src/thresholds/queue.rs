@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One queue: Poisson arrivals, exponential service, and a limit.
 
-/// Loss of M/M/1/m, the paper's formula: ρ^m (1 − ρ) / (1 − ρ^(m+1)), `m` counting the packet being sent.
+/// Loss of M/M/1/m, the paper's formula: ρ^m (1 − ρ) / (1 − ρ^(m+1)), `m` counting the packet being
+/// sent.
 ///
-/// Its reciprocal is the sum of ρ^−k for k = 0 … m, from which it follows that the loss falls with m, and by less and less
-/// (docs/explanation/thresholds.md), at any load. `m` need not be whole.
+/// Its reciprocal is the sum of ρ^−k for k = 0 … m, from which it follows that the loss falls with
+/// m, and by less and less (docs/explanation/thresholds.md), at any load. `m` need not be whole.
 pub fn loss(rho: f64, m: f64) -> f64 {
     if rho <= 0.0 {
         return if m > 0.0 { 0.0 } else { 1.0 };
@@ -41,9 +42,10 @@ pub struct Refusals {
 
 /// A queue that both importances share, as the switch has it: one occupancy, two limits.
 ///
-/// Arrivals come at rate `arrivals`, of which the share `less_important` is; the line serves `capacity` packets in the same
-/// time. The number of packets in the queue is then a birth–death process, whose births slow down at the first limit and end
-/// at the second; with equal limits it is M/M/1/m.
+/// Arrivals come at rate `arrivals`, of which the share `less_important` is; the line serves
+/// `capacity` packets in the same time. The number of packets in the queue is then a birth–death
+/// process, whose births slow down at the first limit and end at the second; with equal limits it
+/// is M/M/1/m.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shared {
     /// Weight of the states below the first limit, in units of that limit's state.
@@ -70,7 +72,8 @@ impl Shared {
         // Σ full^(k − first) for k = 0 … first − 1.
         let below = if first > 0.0 { geometric(1.0 / full, first) / full } else { 0.0 };
         let (below, at, above, last) = if slowed > 1.0 {
-            // In units of the last state: its weight would leave f64's range. `full` is above 1 as well, so `below` is finite.
+            // In units of the last state: its weight would leave f64's range. `full` is above 1 as
+            // well, so `below` is finite.
             let at = slowed.powf(-rest);
             let above = if rest > 0.0 { geometric(1.0 / slowed, rest) } else { 0.0 };
             (below * at, at, above, 1.0)

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thresholds of least weighted loss.
 //!
-//! Queues of a port are coupled: what one admits is missing to those after it, and all heads share the trim queue. So the exact
-//! optimum of [`appendix_b`](super::appendix_b), whose queues are not, is where the search starts, beside other divisions of
-//! the buffer; from each start single thresholds move, rooms are passed between queues, in steps that halve down to one packet,
-//! until no such change helps. Tests hold what it finds against the least of all thresholds there are, on ports small
-//! enough to try them all.
+//! Queues of a port are coupled: what one admits is missing to those after it, and all heads share
+//! the trim queue. So the exact optimum of [`appendix_b`](super::appendix_b), whose queues are not,
+//! is where the search starts, beside other divisions of the buffer; from each start single
+//! thresholds move, rooms are passed between queues, in steps that halve down to one packet, until
+//! no such change helps. Tests hold what it finds against the least of all thresholds there are, on
+//! ports small enough to try them all.
 
 use super::appendix_b;
 use super::port::{ClassLimits, Fate, PortLimits, Rungs, Traffic, fate};
 use super::queue::Limits;
 
-/// Packets up to which appendix B is solved to the packet, for a start; beyond, in units of several.
+/// Packets up to which appendix B is solved to the packet, for a start; beyond, in units of
+/// several.
 const EXACT: u32 = 256;
 
 /// Thresholds and what they lead to.
@@ -23,7 +25,8 @@ pub struct Solution {
     pub fate: Fate,
 }
 
-/// Searches thresholds whose rooms add up to at most `buffer` packets; without `rungs`, for a port that drops.
+/// Searches thresholds whose rooms add up to at most `buffer` packets; without `rungs`, for a port
+/// that drops.
 pub fn solve(traffic: &Traffic, rungs: Option<&Rungs>, buffer: u32) -> Solution {
     let search = Search { traffic, rungs, buffer };
     let mut best: Option<Solution> = None;
@@ -36,8 +39,8 @@ pub fn solve(traffic: &Traffic, rungs: Option<&Rungs>, buffer: u32) -> Solution 
     best.unwrap_or_else(|| search.evaluated(PortLimits { classes: Vec::new(), trim: 0 }))
 }
 
-/// The same from thresholds that were best for other buffers, and so are near: `far` scaled to this one, and `below`, those of a
-/// smaller one, as they are, so that more buffer never loses more.
+/// The same from thresholds that were best for other buffers, and so are near: `far` scaled to this
+/// one, and `below`, those of a smaller one, as they are, so that more buffer never loses more.
 pub fn again(
     traffic: &Traffic,
     rungs: Option<&Rungs>,
@@ -98,7 +101,8 @@ impl Search<'_> {
                 .map(|(first, all)| ((first * f64::from(unit)) as u32, all * unit))
                 .collect();
             let equal = vec![(room / classes / 2, room / classes); count];
-            // Where the paper's loads end, in an overload: all room to one class, and none to the rest.
+            // Where the paper's loads end, in an overload: all room to one class, and none to the
+            // rest.
             let single = |class: usize| {
                 let mut rooms = vec![(0, 0); count];
                 rooms[class] = (room / 2, room);
@@ -151,7 +155,8 @@ impl Search<'_> {
             }
         };
         for to in 0..=count {
-            // From nothing, where room is left, and to nothing: a class that admits less leaves more to the others.
+            // From nothing, where room is left, and to nothing: a class that admits less leaves
+            // more to the others.
             for from in 0..=count + 1 {
                 if from == to {
                     continue;
@@ -203,7 +208,8 @@ fn moved(value: u32, by: i64) -> u32 {
     u32::try_from(i64::from(value) + by).unwrap_or(0)
 }
 
-/// Changes the room of a class, or of the trim queue, which follows the classes; what comes after that is nothing.
+/// Changes the room of a class, or of the trim queue, which follows the classes; what comes after
+/// that is nothing.
 fn resize(limits: &mut PortLimits, which: usize, by: i64) {
     let count = limits.classes.len();
     if let Some(class) = limits.classes.get_mut(which) {

@@ -70,7 +70,8 @@ fn nothing_is_lost_in_an_incast_of_127_with_the_headroom_of_its_links() {
 #[test]
 fn with_two_frames_less_headroom_than_a_link_may_hold_packets_are_lost() {
     let enough = pfc().headroom_of(100 * GBPS, DELAY_NS);
-    // Senders reach this threshold at line rate, before the first notification. Nothing waits on the way back, so that the frame which a pause may wait for is not used.
+    // Senders reach this threshold at line rate, before the first notification. Nothing waits on
+    // the way back, so that the frame which a pause may wait for is not used.
     let lost = |headroom| {
         let small = Pfc { xoff: Some(50_000), headroom: Some(headroom), ..pfc() };
         let outcome = incast_of_127(Some(small));
@@ -87,7 +88,8 @@ fn with_two_frames_less_headroom_than_a_link_may_hold_packets_are_lost() {
 
 #[test]
 fn two_flows_share_a_link_that_stays_busy() {
-    // 40 Gbit/s as in the paper; the second flow begins 20 ms after the first, which has the line until then.
+    // 40 Gbit/s as in the paper; the second flow begins 20 ms after the first, which has the line
+    // until then.
     let topology = Shape::Star { hosts: 3, rate_bps: 40 * GBPS, delay_ns: DELAY_NS }.topology();
     let (head_start_ns, bytes) = (20_000_000_u64, 500_000_000_u64);
     let first = flow(1, 0, bytes + head_start_ns * 40 / 8 * u64::from(PAYLOAD) / FRAME);
@@ -96,7 +98,8 @@ fn two_flows_share_a_link_that_stays_busy() {
     let outcome = run(&setup, 1, |_| {});
     assert_eq!((outcome.unfinished, outcome.switches.dropped), (0, 0));
     let ends: Vec<u64> = outcome.flows.iter().map(|flow| flow.began_ns + flow.duration_ns).collect();
-    // With equal shares from its begin on, the second ends when the first does: each has so many bytes left.
+    // With equal shares from its begin on, the second ends when the first does: each has so many
+    // bytes left.
     let ideal_ns = (2 * bytes * 8 / 40) as f64 * FRAME as f64 / f64::from(PAYLOAD);
     let [second, last] = [ends[1], ends[0].max(ends[1])].map(|end| (end - head_start_ns) as f64);
     let (share, busy) = (ideal_ns / second, ideal_ns / last);
@@ -104,7 +107,8 @@ fn two_flows_share_a_link_that_stays_busy() {
     assert!(busy > 0.9, "the link was busy for {busy} of the time");
 }
 
-/// Two switches, six hosts each, and a link between them that they cannot fill. Hosts 0 to 3 send to host 6; host 4 sends to host 7, whose link is idle.
+/// Two switches, six hosts each, and a link between them that they cannot fill. Hosts 0 to 3 send
+/// to host 6; host 4 sends to host 7, whose link is idle.
 fn with_victim(pfc: Option<Pfc>) -> (u64, Outcome) {
     let topology =
         Shape::Dumbbell { hosts: 12, rate_bps: 100 * GBPS, bottleneck_bps: 600 * GBPS, delay_ns: DELAY_NS }

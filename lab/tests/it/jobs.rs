@@ -45,7 +45,8 @@ fn a_host_computes_one_thing_at_a_time_and_hosts_compute_side_by_side() {
 
 #[test]
 fn a_computation_begins_when_the_later_of_a_message_and_the_computation_before_it_is_over() {
-    // Host 1 computes 1 ms; what comes from host 0 after 2 ms is later, and what comes after 0.1 ms is not.
+    // Host 1 computes 1 ms; what comes from host 0 after 2 ms is later, and what comes after 0.1 ms
+    // is not.
     for (slow_us, begins_ns) in [(2_000, 2_000_000 + PACKET_NS), (100, 1_000_000)] {
         let outcome = of_trace(&format!(
             "x,compute,0,,{slow_us}us,\ns,send,0 1,1344B,,x\nc,compute,1,,1ms,\nd,compute,1,,1ms,s c\n"
@@ -90,7 +91,8 @@ fn an_all_reduce_ends_where_the_last_host_has_computed() {
 fn a_forward_pass_by_layer_is_not_later_and_hides_parameters_that_come_late() {
     let tensor =
         |name: &str, elements| Tensor { name: name.into(), elements, compute_us: 100.0, after: Vec::new() };
-    // In the order of the backward pass: the back layer's tensor is large, and of no use before the front layer's pass.
+    // In the order of the backward pass: the back layer's tensor is large, and of no use before the
+    // front layer's pass.
     let tensors = vec![tensor("back", 2_000_000), tensor("front", 10_000)];
     let model = Model { model: "two".into(), forward_ms: 1.0, tensors };
     let how = ParameterServer {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plain trimming switch against the P4 engine: the same packets at the same times, and every frame that leaves is the same, when and how long.
+//! The plain trimming switch against the P4 engine: the same packets at the same times, and every
+//! frame that leaves is the same, when and how long.
 
 use crate::fabric_program::{RATE, cap, program};
 use rand::{RngExt as _, SeedableRng as _};
@@ -10,7 +11,8 @@ use trimwire_lab::sim::discipline::{Counts, Discipline as _, Ladder, Rungs};
 use trimwire_lab::sim::packet::{Ecn, Kind, Packet, Trimming};
 use trimwire_switch::{PortConfig, Switch, SwitchConfig};
 
-/// What left the one port: when, its number, its length, whether it was trimmed, whether it was marked.
+/// What left the one port: when, its number, its length, whether it was trimmed, whether it was
+/// marked.
 type Left = Vec<(u64, u32, usize, bool, bool)>;
 
 /// DSCPs of `fabric_program`, with their queues.
@@ -33,7 +35,8 @@ fn arrivals(seed: u64, load: f64) -> Vec<Arrival> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at_ns, mut made) = (0, Vec::new());
     for number in 0..6_000 {
-        // Bursts: the gap is short or long. Distinct times, as the order of equal ones is the driver's.
+        // Bursts: the gap is short or long. Distinct times, as the order of equal ones is the
+        // driver's.
         let mean = 1_125.0 / load * if (number / 300) % 2 == 0 { 0.25 } else { 1.75 };
         at_ns += 1 + (random.random::<f64>() * 2.0 * mean) as u64;
         let class = [TRIMMABLE, TRIMMABLE, TRIMMABLE, DROPPABLE, TRIMMED, CONTROL][random.random_range(0..6)];
@@ -134,7 +137,8 @@ fn plain(arrivals: &[Arrival], room: Room) -> (Left, Counts) {
         cap: room.cap,
     };
     let (mut port, mut counts, mut left) = (Ladder::new(rungs), Counts::default(), Left::new());
-    // A line like the traffic manager's: a frame begins when the one before has ended, and fractions of a nanosecond are carried.
+    // A line like the traffic manager's: a frame begins when the one before has ended, and
+    // fractions of a nanosecond are carried.
     let (mut free_ns, mut remainder) = (0_u64, 0_u64);
     let mut serve = |port: &mut Ladder, until_ns: u64, now_ns: u64| {
         while free_ns.max(now_ns) < until_ns

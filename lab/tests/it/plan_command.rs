@@ -149,7 +149,8 @@ fn what_ranks_measured_takes_the_place_of_loopback_and_is_checked() {
         std::fs::write(&file, format!("{{\"role\": \"{role}\", \"world\": 4, \"rows\": [{rows}]}}")).unwrap();
         run(&["measure", "--json", "--perf", &file.display().to_string()])
     };
-    // 60 us, and 1 GB/s of every bit: an all-reduce of four ranks has six rounds, and carries each byte one and a half times.
+    // 60 us, and 1 GB/s of every bit: an all-reduce of four ranks has six rounds, and carries each
+    // byte one and a half times.
     let row = |bytes: f64| {
         let seconds = 60e-6 + bytes / 1e9;
         format!("{{\"bytes\": {bytes}, \"seconds_p50\": {seconds}, \"planes\": 1, \"nmse\": 0}}")

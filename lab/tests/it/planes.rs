@@ -4,7 +4,8 @@
 use trimwire_agent::planes::parse;
 use trimwire_lab::scenarios::{Job, Link, Profile, Sample, Transfer, run};
 
-/// The paper's word for DA1 is "extremely oscillatory". On a link whose share varies by a few percent it jumps through its range; DA2 does not.
+/// The paper's word for DA1 is "extremely oscillatory". On a link whose share varies by a few
+/// percent it jumps through its range; DA2 does not.
 #[test]
 fn da1_jumps_between_its_limits_where_da2_stays() {
     let pieces = (0..600).map(|i| (i * 100_000_000, if i % 3 == 0 { 0.9e9 } else { 1e9 })).collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links that lose packets at random, and queues that drop them: our rate algorithms have to slow down for the second only.
+//! Links that lose packets at random, and queues that drop them: our rate algorithms have to slow
+//! down for the second only.
 
 use crate::scenario::prepare;
 use trimwire_lab::sim::run::{Outcome, run};
@@ -45,7 +46,9 @@ fn gray(loss: f64, trimwire: &str) -> String {
     )
 }
 
-/// A constant rate, a little below each sender's part, is what losses take of time by themselves. (Where every loss counted, the median flow took 1.6 and 42 times as long by `dctcp`, 1.0 and 122 times by `timely`.)
+/// A constant rate, a little below each sender's part, is what losses take of time by themselves.
+/// (Where every loss counted, the median flow took 1.6 and 42 times as long by `dctcp`, 1.0 and 122
+/// times by `timely`.)
 #[test]
 fn random_losses_cost_rate_algorithms_hardly_more_time_than_a_constant_rate() {
     for (loss, most) in [(0.01, 1.2), (0.05, 1.3)] {
@@ -66,7 +69,8 @@ fn random_losses_cost_rate_algorithms_hardly_more_time_than_a_constant_rate() {
     }
 }
 
-/// Hosts of an incast, bytes of each, and its switch; what the algorithm that counted every loss took, of the ideal, and the share that it sent again.
+/// Hosts of an incast, bytes of each, and its switch; what the algorithm that counted every loss
+/// took, of the ideal, and the share that it sent again.
 const DROPPING: [(u32, &str, &str, f64, f64); 4] = [
     (15, "500KB", "", 1.70, 0.518),
     (15, "2MB", "", 1.13, 0.483),

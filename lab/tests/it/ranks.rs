@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranks of a job in the simulator: what they have learned of each other in one run they know in the next.
+//! Ranks of a job in the simulator: what they have learned of each other in one run they know in
+//! the next.
 
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_lab::sim::discipline::{Rule, Rungs};
@@ -60,7 +61,8 @@ fn trimmed_share(outcome: &Outcome) -> f64 {
 #[test]
 fn ranks_begin_a_run_at_the_rates_that_the_one_before_ended_with() {
     let (topology, incast) = (star(), || incast(15, 2_000_000, 2_000, 1));
-    // By a law that is not told how many send: by the default one who is last has the line to itself in the end, and begins with it.
+    // By a law that is not told how many send: by the default one who is last has the line to
+    // itself in the end, and begins with it.
     let strangers = || strangers_by(RateConfig::Timely(TimelyConfig::default()));
     let job = strangers().of_a_job(16);
     let runs = |transport: &Transport| {

@@ -78,7 +78,8 @@ fn a_switchs_key_is_taken_with_transports_whose_switches_read_it_and_refused_wit
             let with = |switch: &str| prepare(&scenario(&format!("{transport}: {{}}"), switch));
             let made = with(&format!("{key}: {value}"));
             if valid.split(", ").any(|name| name == transport) {
-                // A key that is read changes what switches do, but for one that asks for what there is anyhow.
+                // A key that is read changes what switches do, but for one that asks for what there
+                // is anyhow.
                 let changed = made.unwrap().rule != with("").unwrap().rule;
                 assert!(changed || key == "pfc", "{key} with {transport}");
             } else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The simulator against closed forms, against its papers' small examples, and against itself with more threads.
+//! The simulator against closed forms, against its papers' small examples, and against itself with
+//! more threads.
 
 use trimwire_agent::rate::{DctcpConfig as LawConfig, RateConfig};
 
@@ -125,11 +126,13 @@ fn one(bytes: u64) -> Vec<Demand> {
 
 #[test]
 fn a_flow_alone_takes_its_bits_and_the_paths_delay() {
-    // 400 packets of 4,094 bytes at 100 Gbit/s, one more hop of a frame, two links of a microsecond.
+    // 400 packets of 4,094 bytes at 100 Gbit/s, one more hop of a frame, two links of a
+    // microsecond.
     let frame = u64::from(PAYLOAD + HEAD) * 8 / 100;
     let expected = 400 * frame + frame + 2_000;
     for (name, transport, rule) in all() {
-        // DCTCP's window of ten packets has to grow first; bounded losses and marks have nothing to do.
+        // DCTCP's window of ten packets has to grow first; bounded losses and marks have nothing to
+        // do.
         let transport = match transport {
             Transport::Dctcp(config) => Transport::Dctcp(DctcpConfig { initial_window: 1_000, ..config }),
             // Who stops early has less to send.
@@ -146,7 +149,8 @@ fn a_flow_alone_takes_its_bits_and_the_paths_delay() {
 
 #[test]
 fn slow_start_doubles_its_window_every_round_trip() {
-    // RFC 5681 §3.1 with a window of 10: 10 + 20 + 40 + 80 packets take four windows; the last packet leaves 70 packets into none of them.
+    // RFC 5681 §3.1 with a window of 10: 10 + 20 + 40 + 80 packets take four windows; the last
+    // packet leaves 70 packets into none of them.
     let rtt_ns = 2 * 50_000 * 2;
     let topology = Shape::Star { hosts: 2, rate_bps: 100 * GBPS, delay_ns: 50_000 }.topology();
     let transport = Transport::Dctcp(DctcpConfig::default());
@@ -159,7 +163,8 @@ fn slow_start_doubles_its_window_every_round_trip() {
 
 #[test]
 fn a_queue_of_poisson_arrivals_waits_as_m_d_1_says() {
-    // Pollaczek–Khinchine: with load ρ and service D the mean wait is ρ D / (2 (1 − ρ)). Flows of one packet from many hosts are nearly Poisson.
+    // Pollaczek–Khinchine: with load ρ and service D the mean wait is ρ D / (2 (1 − ρ)). Flows of
+    // one packet from many hosts are nearly Poisson.
     let (rate, load, hosts) = (10 * GBPS, 0.7, 65);
     let topology = Shape::Star { hosts, rate_bps: rate, delay_ns: 0 }.topology();
     let service_ns = f64::from(PAYLOAD + HEAD) * 8.0 / 10.0;
@@ -178,15 +183,17 @@ fn a_queue_of_poisson_arrivals_waits_as_m_d_1_says() {
     let rule = Rule::DropTail { limit: 1 << 30, mark_at: None };
     let outcome = run(&setup(topology, demands, transport, rule), 1, |_| {});
     let mean = outcome.flows.iter().map(|flow| flow.duration_ns as f64).sum::<f64>() / 60_000.0;
-    // The sender's own line is another service; waiting there is rare with 64 of them, and a 64th as long.
+    // The sender's own line is another service; waiting there is rare with 64 of them, and a 64th
+    // as long.
     let (wait, expected) = (mean - 2.0 * service_ns, load * service_ns / (2.0 * (1.0 - load)));
     assert!((wait / expected - 1.0).abs() < 0.08, "{wait} of {expected} ns");
 }
 
 #[test]
 fn a_reno_flow_keeps_three_quarters_of_a_link_whose_buffer_is_tiny() {
-    // Without marks the window is a sawtooth between W/2 and W (Appenzeller et al., SIGCOMM 2004, §2: a buffer of one bandwidth-delay product keeps the link busy, and without one
-    // three quarters of it are used).
+    // Without marks the window is a sawtooth between W/2 and W (Appenzeller et al., SIGCOMM 2004,
+    // §2: a buffer of one bandwidth-delay product keeps the link busy, and without one three
+    // quarters of it are used).
     let topology =
         Shape::Dumbbell { hosts: 2, rate_bps: 10 * GBPS, bottleneck_bps: GBPS, delay_ns: 200_000 }.topology();
     let bytes = 150_000_000;
@@ -206,7 +213,8 @@ fn a_reno_flow_keeps_three_quarters_of_a_link_whose_buffer_is_tiny() {
 
 #[test]
 fn dctcp_keeps_a_link_busy_with_a_short_queue() {
-    // DCTCP §3.3: with K above a seventh of the bandwidth-delay product, two long flows keep the link busy, and the queue stays about K.
+    // DCTCP §3.3: with K above a seventh of the bandwidth-delay product, two long flows keep the
+    // link busy, and the queue stays about K.
     let topology = Shape::Star { hosts: 3, rate_bps: 10 * GBPS, delay_ns: 10_000 }.topology();
     let frame = u64::from(PAYLOAD + HEAD);
     let rule = Rule::DropTail { limit: 4 << 20, mark_at: Some(30 * frame) };
@@ -242,7 +250,8 @@ fn incasts_at_full_precision_are_as_fast_as_the_line_where_the_number_of_senders
 
 #[test]
 fn a_permutation_of_128_hosts_ends_about_when_ndps_does() {
-    // Queues of single paths make packets late by more than the idle round trip. Taken for losses, they had the slowest flow at 6.6.
+    // Queues of single paths make packets late by more than the idle round trip. Taken for losses,
+    // they had the slowest flow at 6.6.
     let demands = permutation(128, 2_000_000, 0, 1);
     let fat_tree = Shape::FatTree { k: 8, rate_bps: 100 * GBPS, delay_ns: 1_000 }.topology();
     for delivery in [Delivery::Trim { loss: 0.01 }, Delivery::RepairTrimmed] {
@@ -265,7 +274,8 @@ fn an_incast_that_accepts_trims_is_faster_than_all_of_its_bytes_could_be() {
         assert_eq!(outcome.unfinished, 0);
         assert!((slowest_ns(&outcome) as f64) < ideal_ns, "{} of {ideal_ns} ns", slowest_ns(&outcome));
         assert!(outcome.switches.trimmed > 0);
-        // Signs alone keep 2/π, 0.637. A rate algorithm that trims all packets to their signs fails here.
+        // Signs alone keep 2/π, 0.637. A rate algorithm that trims all packets to their signs fails
+        // here.
         let kept = outcome.flows.iter().map(|flow| flow.share_kept).sum::<f64>() / f64::from(senders);
         assert!((least..1.0).contains(&kept), "{senders} senders: {kept} of the energy");
         assert!(outcome.flows.iter().all(|flow| flow.share_kept > std::f64::consts::FRAC_2_PI));
@@ -274,7 +284,8 @@ fn an_incast_that_accepts_trims_is_faster_than_all_of_its_bytes_could_be() {
 
 #[test]
 fn the_shortest_of_several_flows_is_served_first_by_pfabric() {
-    // Its paper's example (§3): with priorities by what is left, flows end one after the other, the shortest as if it were alone.
+    // Its paper's example (§3): with priorities by what is left, flows end one after the other, the
+    // shortest as if it were alone.
     let mut demands = incast(3, 4_000_000, 0, 1);
     demands[1].bytes = 1_000_000;
     let transport = Transport::PFabric(PFabricConfig::default());
@@ -302,13 +313,15 @@ fn pias_serves_short_flows_before_what_has_sent_much() {
         run(&setup(topology.clone(), demands.clone(), transport, rule), 1, |_| {}).flows[2].duration_ns
     };
     let (with, without) = (took(vec![100_000, 1_000_000]), took(Vec::new()));
-    // Alone it takes its ten packets' bits and the delay; without tags it waits behind the long flows' queue of about K.
+    // Alone it takes its ten packets' bits and the delay; without tags it waits behind the long
+    // flows' queue of about K.
     assert!(with < 8_000 && without > 2 * with, "{with} ns with, {without} ns without");
 }
 
 #[test]
 fn a_run_ends_at_its_limit_however_short() {
-    // One switch has no links to others, so that its windows are the longest: 100 us, of which the flow takes about 33.
+    // One switch has no links to others, so that its windows are the longest: 100 us, of which the
+    // flow takes about 33.
     let took = 100 * u64::from(PAYLOAD + HEAD) * 8 / 100 + 330 + 2_000;
     for limit_ns in [0, 1_000, 20_000, took - 500, took + 500, 99_000] {
         let transport = Transport::Dctcp(DctcpConfig { initial_window: 1_000, ..DctcpConfig::default() });
@@ -321,7 +334,8 @@ fn a_run_ends_at_its_limit_however_short() {
 
 #[test]
 fn whatever_is_lost_every_transport_ends() {
-    // Two per cent of the frames vanish on every link of one host, and one link between switches is down for a while.
+    // Two per cent of the frames vanish on every link of one host, and one link between switches is
+    // down for a while.
     let gray = |link| LinkChange { at_ns: 0, link, up: true, loss: 0.02 };
     let changes = vec![
         gray(0),
@@ -339,7 +353,8 @@ fn whatever_is_lost_every_transport_ends() {
 
 #[test]
 fn switches_that_are_told_of_a_link_that_is_down_lose_nothing_more_there() {
-    // A spine's link to the third rack is down for good: leaves elsewhere do not see it, and DCTCP keeps its flows on one path each.
+    // A spine's link to the third rack is down for good: leaves elsewhere do not see it, and DCTCP
+    // keeps its flows on one path each.
     let topology = leaf_spine();
     let (place, _) = topology
         .links

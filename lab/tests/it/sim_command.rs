@@ -106,7 +106,8 @@ fn a_page_is_written_and_what_it_prints_is_compared() {
     let failed = check(&[]);
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(failed.status.code() == Some(1) && said.contains("printed | trim | 0.1"), "{said}");
-    // Where runs take long and are not kept, the key says whether they begin as those that were printed.
+    // Where runs take long and are not kept, the key says whether they begin as those that were
+    // printed.
     let long = SCENARIO.replace("quick: true", "quick: false").replace("100KB", "200KB");
     std::fs::write(folder.path().join("scenarios/small.yaml"), long).unwrap();
     let told = check(&[]);

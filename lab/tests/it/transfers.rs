@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The simulator's model of our transfers against the agent itself: the same networks, payloads, thresholds and rate laws, once with the real agent on the P4 engine (`Cluster`), once with
+//! The simulator's model of our transfers against the agent itself: the same networks, payloads,
+//! thresholds and rate laws, once with the real agent on the P4 engine (`Cluster`), once with
 //! `sim`'s. Both in virtual time.
 
 use crate::fabric_program::{RATE, programmed};
@@ -14,7 +15,8 @@ use trimwire_lab::sim::topology::Shape;
 use trimwire_lab::sim::transport::{Delivery, Transport, TrimwireConfig};
 use trimwire_lab::sim::workload::{Begin, Demand};
 
-/// Of links. Where rates and losses answer to each other, results are a matter of who meets whom: what is compared is the mean over several.
+/// Of links. Where rates and losses answer to each other, results are a matter of who meets whom:
+/// what is compared is the mean over several.
 const DELAYS_NS: [u64; 8] = [1_000, 1_100, 1_200, 1_300, 1_400, 1_500, 1_600, 1_700];
 /// What a HELLO takes on the line.
 const GREETING_NS: u64 = 152;
@@ -68,7 +70,8 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
     let gradients = |length: usize| -> Vec<Vec<f32>> {
         (0..usize::from(hosts)).map(|rank| (0..length).map(|at| value(rank, at)).collect()).collect()
     };
-    // Ranks greet each other first, which takes some 10 us that the model leaves out. Had they met before, laws would know the way's least round trip, which a flow of the model does not.
+    // Ranks greet each other first, which takes some 10 us that the model leaves out. Had they met
+    // before, laws would know the way's least round trip, which a flow of the model does not.
     let start_ns = cluster.now_ns();
     let done = match operation {
         Operation::Reduce(rows) => cluster.reduce(0, 0, gradients(rows * ROW)).unwrap(),
@@ -104,7 +107,8 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig,
     let mut demands: Vec<Demand> = Vec::new();
     match operation {
         Operation::Reduce(rows) => {
-            // As ranks begin that greet one in one instant, and are answered one after the other. In one instant packets would meet in one order for ever.
+            // As ranks begin that greet one in one instant, and are answered one after the other.
+            // In one instant packets would meet in one order for ever.
             demands.extend((1..hosts).map(|source| Demand {
                 begin: Begin::Later(u64::from(source) * GREETING_NS),
                 ..demand(source, 0, bytes(rows), Vec::new())
@@ -188,7 +192,8 @@ fn hold(
     let what =
         format!("{hosts} hosts, {operation:?}, {delivery:?}, {rate:?}: agent {theirs:?}, model {ours:?}");
     assert!(off(ours.took_us, theirs.took_us) < time, "time: {what}");
-    // Rows end in a short packet, messages of the model do not: 74 for 73.14. At the end of a swamped incast the agent sends a few again that stand in the trim queue.
+    // Rows end in a short packet, messages of the model do not: 74 for 73.14. At the end of a
+    // swamped incast the agent sends a few again that stand in the trim queue.
     assert!(off(ours.sent as f64, theirs.sent as f64) < 0.05, "sent: {what}");
     if theirs.trimmed == 0 {
         assert_eq!((ours.trimmed, ours.repairs, theirs.repairs), (0, 0, 0), "{what}");
@@ -217,7 +222,8 @@ fn without_congestion_the_model_takes_the_agents_time() {
     for delivery in [TRIM, Delivery::RepairTrimmed, Delivery::RepairDropped] {
         for rate in [RateConfig::Fixed(None), default_law()] {
             hold(2, Operation::Reduce(16), delivery, rate, 0.01, 0.0);
-            // Each packet of a shard of one row meets those of another way in the owner: 503 and 516 us.
+            // Each packet of a shard of one row meets those of another way in the owner: 503 and
+            // 516 us.
             hold(4, Operation::AllReduce, delivery, rate, 0.03, 0.0);
         }
     }
@@ -231,7 +237,8 @@ fn incasts_at_line_rate_are_cut_in_the_model_as_with_the_agent() {
     }
 }
 
-/// Means over several delays, as parts of what the payloads take on the line: the last result's time, packets trimmed, and sent again.
+/// Means over several delays, as parts of what the payloads take on the line: the last result's
+/// time, packets trimmed, and sent again.
 #[derive(Debug, Clone, Copy)]
 struct Means {
     time: f64,
@@ -287,7 +294,8 @@ fn an_incast_of_agents_that_repair_ends_when_the_line_could() {
         // Whole frames alone, with 62 bytes around each payload.
         let line_us = f64::from(hosts - 1) * rows as f64 * (3 * ROW + 74 * 62) as f64 * 8e6 / RATE as f64;
         let share = figures.took_us / line_us;
-        // Before receivers told how many send to them: 1.02, 1.05 and 1.05, with 14, 26 and 30 % of the packets trimmed.
+        // Before receivers told how many send to them: 1.02, 1.05 and 1.05, with 14, 26 and 30 % of
+        // the packets trimmed.
         assert!(share < 1.03, "{hosts} hosts: {share} of {line_us} us: {figures:?}");
         assert!(figures.trimmed < figures.sent / 8, "{hosts} hosts: {figures:?}");
     }

@@ -139,7 +139,8 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What P4 programs were made for, and they: all runs of a scenario, and all seeds, mostly have one network.
+/// What P4 programs were made for, and they: all runs of a scenario, and all seeds, mostly have one
+/// network.
 type Made = RefCell<BTreeMap<String, Programs>>;
 
 /// Files that a scenario names stand beside it, or where the way from its folder leads.
@@ -219,7 +220,8 @@ fn human(results: &Results) -> String {
     }
 }
 
-/// A line about flows that did not finish: without it the times of the others would pass for the run's.
+/// A line about flows that did not finish: without it the times of the others would pass for the
+/// run's.
 fn left(run: &RunReport) -> Option<String> {
     let RunReport { name, unfinished, .. } = run;
     let flows = if *unfinished == 1 { "flow" } else { "flows" };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The P4 program's rule (p4/include/ladder.p4, p4/bmv2/levels.p4, p4/bmv2/trim_cap.p4) on one port, without its tables.
+//! The P4 program's rule (p4/include/ladder.p4, p4/bmv2/levels.p4, p4/bmv2/trim_cap.p4) on one
+//! port, without its tables.
 
 use super::{Counts, Discipline};
 use crate::sim::packet::{Ecn, HEAD, Packet, Trimming};
@@ -7,13 +8,14 @@ use std::collections::VecDeque;
 
 const QUEUES: usize = 8;
 
-/// Thresholds and sizes of every data queue, in bytes, as the fabric file's policy has them (docs/reference/fabric-file.md). Thresholds by importance: of less important packets
-/// first.
+/// Thresholds and sizes of every data queue, in bytes, as the fabric file's policy has them
+/// (docs/reference/fabric-file.md). Thresholds by importance: of less important packets first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rungs {
     /// ECN-capable packets that may not be trimmed are marked.
     pub mark_at: [u64; 2],
-    /// Packets are trimmed to `shallow_size`; those that may not be and are not ECN-capable are dropped.
+    /// Packets are trimmed to `shallow_size`; those that may not be and are not ECN-capable are
+    /// dropped.
     pub shallow_at: [u64; 2],
     /// Packets are trimmed to `deep_size`.
     pub deep_at: [u64; 2],
@@ -25,15 +27,17 @@ pub struct Rungs {
     pub deep_size: u32,
     /// Queue of what is trimmed.
     pub trim_queue: u8,
-    /// Heads find no room in the trim queue: their packets go into their own queue whole, below `drop_at`; what comes trimmed is dropped.
+    /// Heads find no room in the trim queue: their packets go into their own queue whole, below
+    /// `drop_at`; what comes trimmed is dropped.
     pub trim_drop_at: u64,
     /// Of trimmed packets: bytes per 1,024 µs, and burst in bytes.
     pub cap: Option<(u32, u32)>,
 }
 
 impl Rungs {
-    /// The fabric file's default policy (docs/reference/fabric-file.md) on a port of `rate_bps`, for whole packets of so much payload: the first of two thresholds is
-    /// for less important packets.
+    /// The fabric file's default policy (docs/reference/fabric-file.md) on a port of `rate_bps`,
+    /// for whole packets of so much payload: the first of two thresholds is for less important
+    /// packets.
     pub fn defaults(rate_bps: u64, payload: u32) -> Self {
         let us = |time: u64| time * (rate_bps / 1_000_000) / 8;
         Self {
@@ -50,7 +54,8 @@ impl Rungs {
     }
 }
 
-/// The length below which the program does not trim: Ethernet, IPv4, UDP, and a DATA header (`TRIMWIRE_HEAD_BYTES`).
+/// The length below which the program does not trim: Ethernet, IPv4, UDP, and a DATA header
+/// (`TRIMWIRE_HEAD_BYTES`).
 const HEAD_END: u32 = 14 + 20 + 8 + 20;
 
 #[derive(Debug, Default)]
@@ -115,7 +120,8 @@ impl Ladder {
         }
     }
 
-    /// Of a trimmable packet that is short already, or whose head finds no room: its own queue may have some.
+    /// Of a trimmable packet that is short already, or whose head finds no room: its own queue may
+    /// have some.
     fn as_it_is(&self, packet: &Packet, queue: usize) -> Verdict {
         let important = usize::from(packet.ecn != Ecn::NotEct);
         if self.queues[queue].bytes >= self.rungs.drop_at[important] { Verdict::Drop } else { Verdict::Admit }

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 /// Heads served for one whole packet while both wait (§3.1: 10:1).
 const HEADS_A_PACKET: u32 = 10;
 
-/// §3.1: where the low-priority queue is full, the packet that comes or the last one that waits is trimmed, by a coin, which keeps phases from repeating; heads and
-/// control packets wait in the other queue. §3.2.4: a head that finds that one full goes back to its sender, once.
+/// §3.1: where the low-priority queue is full, the packet that comes or the last one that waits is
+/// trimmed, by a coin, which keeps phases from repeating; heads and control packets wait in the
+/// other queue. §3.2.4: a head that finds that one full goes back to its sender, once.
 #[derive(Debug)]
 pub(super) struct Ndp {
     whole: VecDeque<Packet>,

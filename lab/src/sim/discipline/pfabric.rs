@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! pFabric's port: the flow that has the least left goes first, the one that has the most is dropped.
+//! pFabric's port: the flow that has the least left goes first, the one that has the most is
+//! dropped.
 
 use super::{Counts, Discipline};
 use crate::sim::packet::Packet;
 use std::collections::VecDeque;
 
-/// A port's buffer is tiny (two bandwidth-delay products), so both searches look at all of it, as the paper's hardware does (§4.2, §6).
+/// A port's buffer is tiny (two bandwidth-delay products), so both searches look at all of it, as
+/// the paper's hardware does (§4.2, §6).
 #[derive(Debug)]
 pub(super) struct PFabric {
     /// In the order of arrival.
@@ -27,7 +29,8 @@ impl PFabric {
 }
 
 impl Discipline for PFabric {
-    /// §4.2, priority dropping: while the buffer is full and a packet of lower priority waits, that one is dropped, the latest of equals; else the one that comes.
+    /// §4.2, priority dropping: while the buffer is full and a packet of lower priority waits, that
+    /// one is dropped, the latest of equals; else the one that comes.
     fn enqueue(&mut self, _: u64, packet: Packet, counts: &mut Counts) {
         while self.bytes + u64::from(packet.length) > self.limit {
             let last = (0..self.waiting.len()).max_by_key(|&at| (self.waiting[at].rank, at));
@@ -44,8 +47,8 @@ impl Discipline for PFabric {
         self.waiting.push_back(packet);
     }
 
-    /// §4.2, priority scheduling: the flow of the packet of the highest priority, and of its packets the earliest, so that a flow's first packets do not starve
-    /// behind its last.
+    /// §4.2, priority scheduling: the flow of the packet of the highest priority, and of its
+    /// packets the earliest, so that a flow's first packets do not starve behind its last.
     fn dequeue(&mut self) -> Option<Packet> {
         let best = (0..self.waiting.len()).min_by_key(|&at| (self.waiting[at].rank, at))?;
         let (flow, kind) = (self.waiting[best].flow, self.waiting[best].kind);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drop-tail: queues that share one buffer, the highest served first, with ECN marks from a threshold on. With one queue that is first in, first out; with eight, what PIAS
-//! asks of a switch.
+//! Drop-tail: queues that share one buffer, the highest served first, with ECN marks from a
+//! threshold on. With one queue that is first in, first out; with eight, what PIAS asks of a
+//! switch.
 
 use super::{Counts, Discipline};
 use crate::sim::packet::{Ecn, Packet};
 use std::collections::VecDeque;
 
-/// The buffer and the threshold of marks are the port's (PIAS §5). Marks go by the queue as it is when a packet comes, not by an average: RED with both thresholds at K (DCTCP §3.1).
+/// The buffer and the threshold of marks are the port's (PIAS §5). Marks go by the queue as it is
+/// when a packet comes, not by an average: RED with both thresholds at K (DCTCP §3.1).
 #[derive(Debug)]
 pub(super) struct Priority {
     /// By class; the last one has all above.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DCQCN's port, its congestion point (Zhu et al., SIGCOMM 2015, §3.1, fig. 5): strict priority, marks by RED on the queue as it is, and priorities that PFC holds.
+//! DCQCN's port, its congestion point (Zhu et al., SIGCOMM 2015, §3.1, fig. 5): strict priority,
+//! marks by RED on the queue as it is, and priorities that PFC holds.
 
 use super::{Counts, Discipline};
 use crate::sim::packet::{Ecn, PRIORITIES, Packet};
@@ -30,7 +31,8 @@ impl Marks {
     }
 }
 
-/// Queues by priority, the highest first; the port's bytes have a limit where PFC does not keep packets away.
+/// Queues by priority, the highest first; the port's bytes have a limit where PFC does not keep
+/// packets away.
 #[derive(Debug)]
 pub(super) struct Red {
     queues: [VecDeque<Packet>; PRIORITIES],

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MLT's port (NSDI 2024, §4.2.2, §5.2): strict priority by layer, and above a threshold packets without ECN, which carry small gradients, are dropped.
+//! MLT's port (NSDI 2024, §4.2.2, §5.2): strict priority by layer, and above a threshold packets
+//! without ECN, which carry small gradients, are dropped.
 
 use super::{Counts, Discipline};
 use crate::sim::packet::{CONTROL_CLASS, Ecn, Kind, PRIORITIES, Packet};
 use std::collections::VecDeque;
 
-/// One buffer for all data; control packets have a reserved priority (§5.1), and an eighth as much of their own.
+/// One buffer for all data; control packets have a reserved priority (§5.1), and an eighth as much
+/// of their own.
 #[derive(Debug)]
 pub(super) struct Selective {
     queues: [VecDeque<Packet>; PRIORITIES],
@@ -20,7 +22,8 @@ pub(super) struct Selective {
 }
 
 impl Selective {
-    /// §5.2: thresholds are smaller for queues of higher priority. The paper prints none; here they fall evenly from `drop_at` of the lowest queue to half of it.
+    /// §5.2: thresholds are smaller for queues of higher priority. The paper prints none; here they
+    /// fall evenly from `drop_at` of the lowest queue to half of it.
     pub(super) fn new(limit: u64, drop_at: Option<u64>) -> Self {
         let steps = 2 * u64::from(CONTROL_CLASS - 1);
         let of =

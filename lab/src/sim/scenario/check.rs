@@ -8,7 +8,8 @@ use std::fmt::Display;
 
 /// Source ports of an agent at most (`EndpointConfig::source_ports`).
 const MOST_PATHS: u16 = 256;
-/// Least part of the window that a peer has (`EndpointConfig::window_bytes`): a smaller window would be taken for this one.
+/// Least part of the window that a peer has (`EndpointConfig::window_bytes`): a smaller window
+/// would be taken for this one.
 const LEAST_WINDOW: u64 = 24_000;
 /// Bytes of a flow at most: so many in the shortest packets, of 24 bytes, have numbers of 32 bits.
 const MOST_BYTES: u64 = 100_000_000_000;
@@ -25,7 +26,8 @@ fn above_zero(transport: &'static str, key: &'static str, time: Option<Duration>
     if time == Some(Duration(0)) { refuse(transport, key, &0, "times above 0, such as 1ms") } else { Ok(()) }
 }
 
-/// Checks a transport's values, but for those that its own file checks; `fastest_bps` is the rate of the fastest host's link.
+/// Checks a transport's values, but for those that its own file checks; `fastest_bps` is the rate
+/// of the fastest host's link.
 pub(super) fn transport(words: &TransportWords, fastest_bps: u64) -> Result<(), Wrong> {
     if let Some(words) = &words.dctcp {
         dctcp("dctcp", words)?;

@@ -61,7 +61,8 @@ pub(super) fn check(rule: &Rule, topology: &Topology) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Its switches: `buffer` is a port's limit without PFC, and its part of the switch's memory with it.
+/// Its switches: `buffer` is a port's limit without PFC, and its part of the switch's memory with
+/// it.
 pub(super) fn rule(
     words: &SwitchWords,
     transport: &DcqcnWords,

@@ -10,11 +10,12 @@ pub(super) fn wrong<T>(path: &[&'static str], reason: String) -> Result<T, Wrong
 
 use saphyr_parser::{Event, Parser};
 
-/// The line, from 1, of the key at the end of a path of keys, or of as much of the path as there is; lists are entered at `item` (of the first list on the way). 1 where
-/// nothing fits.
+/// The line, from 1, of the key at the end of a path of keys, or of as much of the path as there
+/// is; lists are entered at `item` (of the first list on the way). 1 where nothing fits.
 pub(super) fn line_of(text: &str, path: &[&str], item: Option<usize>) -> usize {
     let mut found = 1;
-    // Of each open collection: whether it is a list, items or keys so far, whether a key was read, and how far the path leads here.
+    // Of each open collection: whether it is a list, items or keys so far, whether a key was read,
+    // and how far the path leads here.
     let mut open: Vec<(bool, usize, Option<String>, Option<usize>)> = Vec::new();
     let mut deepest = 0;
     for event in Parser::new_from_str(text) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From words to what is simulated: every value is checked, and the first that makes no sense is named with its line.
+//! From words to what is simulated: every value is checked, and the first that makes no sense is
+//! named with its line.
 
 use super::file::{File, Run, SizesWord, TopologyWords, TraceWords, WorkloadWords};
 use super::locate::{Wrong, line_of, wrong};
@@ -31,14 +32,16 @@ pub struct Prepared {
     pub name: String,
     /// What is simulated.
     pub setup: Setup,
-    /// Time that the busiest host's link takes for the payload of the foreground, s: nothing that carries all of it is faster.
+    /// Time that the busiest host's link takes for the payload of the foreground, s: nothing that
+    /// carries all of it is faster.
     pub ideal_s: f64,
     /// What is trained with it, step by step.
     pub training: Option<Training>,
 }
 
 impl File {
-    /// One of its runs, ready, with a seed. `text` and `name` are those that the file was read from, for messages.
+    /// One of its runs, ready, with a seed. `text` and `name` are those that the file was read
+    /// from, for messages.
     pub fn prepare_run(
         &self,
         number: usize,
@@ -333,7 +336,8 @@ impl From<SizesWord> for Sizes {
     }
 }
 
-/// Switches that run the P4 program instead of the rule that stands for it. `fabric` is the file that the topology is from.
+/// Switches that run the P4 program instead of the rule that stands for it. `fabric` is the file
+/// that the topology is from.
 fn programs(
     run: &Run,
     fabric: Option<&str>,

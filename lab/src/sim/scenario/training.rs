@@ -16,13 +16,15 @@ const MOST_STEPS: u32 = 100_000;
 const ROWS: [usize; 2] = [32, 1 << 15];
 /// Workers at most: who waits for whom in an all-reduce is a list of the cube of them, 64 MiB here.
 const MOST_WORKERS: u32 = 256;
-/// Coordinates of all workers' gradients together, of which some five copies are kept: half a gigabyte each here.
+/// Coordinates of all workers' gradients together, of which some five copies are kept: half a
+/// gigabyte each here.
 const MOST_COORDINATES: usize = 1 << 27;
 
 /// How gradients travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
-    /// In packets of the codec rht, ten planes, of which what arrived is decoded: three bytes a coordinate.
+    /// In packets of the codec rht, ten planes, of which what arrived is decoded: three bytes a
+    /// coordinate.
     Planes,
     /// As floats of so many bytes, 4 or 2; what was lost counts as zero (MLT).
     Floats(u8),
@@ -47,7 +49,8 @@ pub struct Training {
     pub target: f64,
     /// How gradients travel.
     pub coding: Coding,
-    /// Coordinates of a shard, a power of two: one row of the codec. What the gradient lacks of all shards is zeros.
+    /// Coordinates of a shard, a power of two: one row of the codec. What the gradient lacks of all
+    /// shards is zeros.
     pub shard: usize,
     compute_ns: u64,
     jitter_ns: u64,
@@ -157,8 +160,9 @@ impl Training {
         Setup { transport: first.transport.of_a_job(first.topology.hosts), ..first.clone() }
     }
 
-    /// A step's network, which begins at `begin_ns`: that of the job, with other coins, other delays of workers, and other flows in the background. Every step finds queues empty, and ranks that know what
-    /// the steps before it have told.
+    /// A step's network, which begins at `begin_ns`: that of the job, with other coins, other
+    /// delays of workers, and other flows in the background. Every step finds queues empty, and
+    /// ranks that know what the steps before it have told.
     pub fn step(&self, job: &Setup, step: u32, begin_ns: u64) -> Setup {
         let (hosts, seed) = (job.topology.hosts, mix(job.seed ^ mix(u64::from(step))));
         let mut demands: Vec<Demand> = all_reduce(hosts, &self.all_reduce(), seed);
@@ -181,7 +185,8 @@ impl Training {
         Setup { demands, changes, seed, limit_ns, ..job.clone() }
     }
 
-    /// The demand by which a worker's part of another's shard travels, or, `gathered`, a worker's own sum to another.
+    /// The demand by which a worker's part of another's shard travels, or, `gathered`, a worker's
+    /// own sum to another.
     pub fn demand(hosts: usize, gathered: bool, source: usize, destination: usize) -> usize {
         let behind = (destination + hosts - source) % hosts;
         (if gathered { hosts * (hosts - 1) } else { 0 }) + source * (hosts - 1) + behind - 1

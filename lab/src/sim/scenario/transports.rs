@@ -36,7 +36,8 @@ pub(super) fn transport(
     }
     if let Some(words) = &words.pias {
         let mut config = dctcp(&words.dctcp());
-        // Guesses between the paper's two sets (§6.3), scaled to nothing: what they should be depends on the traffic.
+        // Guesses between the paper's two sets (§6.3), scaled to nothing: what they should be
+        // depends on the traffic.
         let guess =
             || [50, 100, 250, 1_000, 2_000, 5_000, 10_000].map(|kilobytes| kilobytes * 1_000).to_vec();
         config.demote_after =

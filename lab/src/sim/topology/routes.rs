@@ -74,7 +74,8 @@ impl Routes {
         }
     }
 
-    /// Time that a frame of `bytes` takes between two hosts when nothing else is on its way, ns: delays and the frame's bits at each hop.
+    /// Time that a frame of `bytes` takes between two hosts when nothing else is on its way, ns:
+    /// delays and the frame's bits at each hop.
     pub(crate) fn one_way_ns(&self, source: u32, destination: u32, bytes: u32) -> u64 {
         let (rate, delay) = self.cards[source as usize];
         let mut time = delay + duration_ns(u64::from(bytes), rate);

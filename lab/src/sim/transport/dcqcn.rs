@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCQCN (Zhu et al., SIGCOMM 2015), the congestion control of RoCEv2 cards, over their go-back-N.
 //!
-//! The congestion point, a switch's marks, is [`Marks`](crate::sim::discipline::Marks); here are the notification point, at the receiver, and the sender around its [`ReactionPoint`].
-//! There is no window: a flow begins at line rate (§3.1), and what keeps packets from being lost is PFC. Packets of a flow keep to one path, as go-back-N wants.
+//! The congestion point, a switch's marks, is [`Marks`](crate::sim::discipline::Marks); here are
+//! the notification point, at the receiver, and the sender around its [`ReactionPoint`]. There is
+//! no window: a flow begins at line rate (§3.1), and what keeps packets from being lost is PFC.
+//! Packets of a flow keep to one path, as go-back-N wants.
 
 mod reaction;
 
@@ -28,11 +30,13 @@ pub struct DcqcnConfig {
     pub fast_recovery: u32,
     /// `R_AI`: step of the additive increase, bit/s (§5: 40 Mbit/s).
     pub increase_bps: u64,
-    /// `R_HAI`: step of the hyper increase, bit/s (the paper prints none; 200 Mbit/s in its authors' simulator).
+    /// `R_HAI`: step of the hyper increase, bit/s (the paper prints none; 200 Mbit/s in its
+    /// authors' simulator).
     pub hyper_increase_bps: u64,
     /// Least rate, bit/s (ours: the paper has none).
     pub min_rate_bps: u64,
-    /// Time without an acknowledgement after which the sender goes back, ns (InfiniBand's local ACK time-out, 4.096 µs · 2^14, usual in cards).
+    /// Time without an acknowledgement after which the sender goes back, ns (InfiniBand's local ACK
+    /// time-out, 4.096 µs · 2^14, usual in cards).
     pub rto_ns: u64,
     /// Whether flows have PFC's priorities by their layers; else all have one.
     pub by_layer: bool,
@@ -56,7 +60,8 @@ impl Default for DcqcnConfig {
     }
 }
 
-/// The source's end: paced at the reaction point's rate, and sent from the first missing packet on when the receiver says so.
+/// The source's end: paced at the reaction point's rate, and sent from the first missing packet on
+/// when the receiver says so.
 #[derive(Debug)]
 pub(super) struct DcqcnSender {
     flow: Flow,
@@ -168,7 +173,8 @@ impl Sender for DcqcnSender {
     }
 }
 
-/// The destination's end: packets in their order or not at all, and the notification point (§3.1, fig. 6).
+/// The destination's end: packets in their order or not at all, and the notification point (§3.1,
+/// fig. 6).
 #[derive(Debug)]
 pub(super) struct DcqcnReceiver {
     packets: u32,
@@ -197,7 +203,8 @@ impl Receiver for DcqcnReceiver {
             out.push_back(packet.answer(Kind::Cnp, packet.number));
         }
         if packet.number > self.expected {
-            // One request to go back for each gap (InfiniBand, 9.7.5): what follows the gap has left already.
+            // One request to go back for each gap (InfiniBand, 9.7.5): what follows the gap has
+            // left already.
             if !std::mem::replace(&mut self.told, true) {
                 out.push_back(packet.answer(Kind::Nack, self.expected));
             }

@@ -10,7 +10,8 @@ use trimwire_agent::rtt::RttEstimator;
 /// Waits double up to this.
 const MOST_RTO_NS: u64 = 60_000_000_000;
 
-/// A window that grows by packets acknowledged (RFC 5681), shrinks by the share of marks (RFC 8257 §3.3), and repairs by NewReno.
+/// A window that grows by packets acknowledged (RFC 5681), shrinks by the share of marks (RFC 8257
+/// §3.3), and repairs by NewReno.
 #[derive(Debug)]
 pub(super) struct DctcpSender {
     flow: Flow,
@@ -109,7 +110,8 @@ impl DctcpSender {
         self.backoff = 0;
         self.observe(newly, echo);
         match self.recover {
-            // A partial acknowledgement: the next hole goes at once, the window shrinks by what was acknowledged.
+            // A partial acknowledgement: the next hole goes at once, the window shrinks by what was
+            // acknowledged.
             Some(recover) if ack < recover => {
                 self.again = true;
                 self.window = (self.window - f64::from(newly) + 1.0).max(1.0);
@@ -143,7 +145,8 @@ impl DctcpSender {
         }
     }
 
-    /// After a time-out, duplicates of what was sent before it say nothing (RFC 6582 §4): packets below the highest are being sent again.
+    /// After a time-out, duplicates of what was sent before it say nothing (RFC 6582 §4): packets
+    /// below the highest are being sent again.
     fn reduced_by_timeout(&self) -> u32 {
         if self.next < self.highest { u32::MAX } else { 0 }
     }
@@ -224,7 +227,8 @@ impl Sender for DctcpSender {
     }
 }
 
-/// Acknowledges every packet with the first number that is missing, and echoes its mark (RFC 8257 §3.2 without delayed acknowledgements).
+/// Acknowledges every packet with the first number that is missing, and echoes its mark (RFC 8257
+/// §3.2 without delayed acknowledgements).
 #[derive(Debug)]
 pub(super) struct DctcpReceiver {
     board: Board,

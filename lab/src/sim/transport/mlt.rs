@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MLT (NSDI 2024, §4.2.3): a bound on what may be lost, a probe when everything has left, and what the answer lacks again at once.
+//! MLT (NSDI 2024, §4.2.3): a bound on what may be lost, a probe when everything has left, and what
+//! the answer lacks again at once.
 //!
 //! ```text
 //!  sender    all packets, paced ─► probe ─────► what the bitmap lacks ─► probe ─► …
 //!  receiver  an ACK every ten packets           bitmap                   stop, as soon as 1 − p of the packets are there
 //! ```
 //!
-//! Stops, probes and bitmaps go over a reliable channel in a queue of their own (§5.1), so a probe may overtake data that still waits in switches: that is resent, too.
+//! Stops, probes and bitmaps go over a reliable channel in a queue of their own (§5.1), so a probe
+//! may overtake data that still waits in switches: that is resent, too.
 
 use super::board::Board;
 use super::planes::WHOLE;
@@ -33,13 +35,15 @@ pub struct MltConfig {
     pub increase_bps: u64,
     /// Strength of a fall.
     pub beta: f64,
-    /// TIMELY's algorithm 1 as a whole: between the two times the rate falls by the gradient, and above the second one it does so whatever the gradient.
+    /// TIMELY's algorithm 1 as a whole: between the two times the rate falls by the gradient, and
+    /// above the second one it does so whatever the gradient.
     pub gradient: bool,
     /// Share of the packets that carry large gradients, tagged ECN-capable (§5.2).
     pub important: f64,
     /// A path for each packet (§4.2.1), and not for each flow.
     pub spray: bool,
-    /// A control packet of which nothing was heard is sent again after this, ns (§6.1.1: the testbed's time-out of TCP).
+    /// A control packet of which nothing was heard is sent again after this, ns (§6.1.1: the
+    /// testbed's time-out of TCP).
     pub control_rto_ns: u64,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NDP (SIGCOMM 2017, §3.2): a first window at line rate, then a packet for every pull; headers that switches return (§3.2.4).
+//! NDP (SIGCOMM 2017, §3.2): a first window at line rate, then a packet for every pull; headers
+//! that switches return (§3.2.4).
 
 use super::board::Board;
 use super::{Flow, NdpConfig, Receiver, Sender, Sent};
@@ -16,13 +17,15 @@ fn first_window(flow: &Flow, config: &NdpConfig) -> u32 {
 /// Pulls: what the receiver asks for, and what the sender expects it to, by the same arithmetic.
 #[derive(Debug)]
 struct Pulls {
-    /// What the sender may send and has to send: its first window and pulls; its packets, heads and returned ones once more.
+    /// What the sender may send and has to send: its first window and pulls; its packets, heads and
+    /// returned ones once more.
     allowed: u32,
     needed: u32,
 }
 
 impl Pulls {
-    /// Pulls that answer a packet: one, and one more for each time that it was returned before it came.
+    /// Pulls that answer a packet: one, and one more for each time that it was returned before it
+    /// came.
     fn answer(&mut self, trimmed: bool, returns: u32) -> u32 {
         self.needed += u32::from(trimmed) + returns;
         let pulls = (1 + returns).min(self.needed.saturating_sub(self.allowed));
@@ -31,7 +34,8 @@ impl Pulls {
     }
 }
 
-/// Packets that were trimmed wait for a pull; pulls are answered by these first, then by the rest of the flow.
+/// Packets that were trimmed wait for a pull; pulls are answered by these first, then by the rest
+/// of the flow.
 #[derive(Debug)]
 pub(super) struct NdpSender {
     flow: Flow,
@@ -46,7 +50,8 @@ pub(super) struct NdpSender {
     pulls: Pulls,
     /// Pulls that are on their way.
     expected: u32,
-    /// Packets of which nothing was heard, by the time at which they left, and others behind the first of them.
+    /// Packets of which nothing was heard, by the time at which they left, and others behind the
+    /// first of them.
     flying: VecDeque<(u64, u32)>,
     /// When the newest copy of a packet left, plus one; 0 when its fate is known.
     left_ns: Vec<u64>,
@@ -77,7 +82,8 @@ impl NdpSender {
         }
     }
 
-    /// A pull that was lost leaves nothing on its way and nothing that may leave; pulls have no numbers here, so one packet goes after a time-out.
+    /// A pull that was lost leaves nothing on its way and nothing that may leave; pulls have no
+    /// numbers here, so one packet goes after a time-out.
     fn is_stuck(&self) -> bool {
         self.credit == 0 && self.flying.is_empty() && !self.acknowledged.is_full()
     }
@@ -141,7 +147,8 @@ impl Sender for NdpSender {
             _ => {}
         }
         self.land();
-        // §3.2.4: who resends at once makes a second incast, so what was returned waits for pulls, unless none is expected any more.
+        // §3.2.4: who resends at once makes a second incast, so what was returned waits for pulls,
+        // unless none is expected any more.
         let alone = self.credit == 0 && self.expected == 0 && self.flying.is_empty();
         if alone && self.again.iter().any(|number| self.returned.contains_key(number)) {
             self.credit = 1;
@@ -214,7 +221,8 @@ impl Sender for NdpSender {
     }
 }
 
-/// Every packet is answered, and asks for a pull as long as the flow has packets that were not pulled; the host spaces pulls by its line.
+/// Every packet is answered, and asks for a pull as long as the flow has packets that were not
+/// pulled; the host spaces pulls by its line.
 #[derive(Debug)]
 pub(super) struct NdpReceiver {
     board: Board,

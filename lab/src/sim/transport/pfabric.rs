@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! pFabric's hosts (SIGCOMM 2013, §4.3): line rate at first, time-outs in a few round trips, probes when all else fails.
+//! pFabric's hosts (SIGCOMM 2013, §4.3): line rate at first, time-outs in a few round trips, probes
+//! when all else fails.
 
 use super::board::Board;
 use super::{Flow, PFabricConfig, Sender, Sent};

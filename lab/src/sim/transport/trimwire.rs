@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ours. The agent's rate laws, pacer, spraying, estimate of the way and of silence as they are; around them a model of what `agent/src/transfer` does with one message: packets by number and
-//! planes instead of bytes, acknowledgements that list packets instead of maps. docs/reference/scenario.md says what that leaves out.
+//! Ours. The agent's rate laws, pacer, spraying, estimate of the way and of silence as they are;
+//! around them a model of what `agent/src/transfer` does with one message: packets by number and
+//! planes instead of bytes, acknowledgements that list packets instead of maps.
+//! docs/reference/scenario.md says what that leaves out.
 
 mod flight;
 mod peers;
@@ -111,7 +113,8 @@ impl TrimwireSender {
         matches!(self.config.delivery, Delivery::RepairTrimmed | Delivery::RepairDropped)
     }
 
-    /// What an agent has on its way to a peer that has asked for it: its part, and at least twice what the idle path holds at this rate.
+    /// What an agent has on its way to a peer that has asked for it: its part, and at least twice
+    /// what the idle path holds at this rate.
     fn window_bytes(&self) -> u64 {
         let way = self.way();
         let least_ns = way.estimate.data.minimum_ns().unwrap_or(0);
@@ -245,7 +248,8 @@ impl TrimwireSender {
         } else if self.full() {
             self.question = Question::Due;
         } else {
-            // The receiver is content when it is asked and its bound holds; an agent's waits until nothing can be on its way any more.
+            // The receiver is content when it is asked and its bound holds; an agent's waits until
+            // nothing can be on its way any more.
             let rtt_ns = estimate.data.timeout_ns().unwrap_or(self.flow.base_rtt_ns);
             self.question_ns = Some(now_ns + rtt_ns + self.timeouts.ack_delay_ns);
         }

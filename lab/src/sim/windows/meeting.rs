@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Looks before the processor is left to others. A window takes microseconds, less than sleeping and being woken.
+/// Looks before the processor is left to others. A window takes microseconds, less than sleeping
+/// and being woken.
 const LOOKS: u32 = 10_000;
 
 /// A barrier whose threads stay awake, and that nobody waits at for a thread that has panicked.

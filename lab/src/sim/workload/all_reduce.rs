@@ -15,8 +15,10 @@ pub struct AllReduce {
     pub jitter_ns: u64,
 }
 
-/// Every host sends each other one its shard, and, when it has its own from all, its own to each: the agent's default algorithm. The first n (n − 1) demands are of the first half,
-/// ordered by source, then by how far the destination is behind it; those of the second half are ordered in the same way.
+/// Every host sends each other one its shard, and, when it has its own from all, its own to each:
+/// the agent's default algorithm. The first n (n − 1) demands are of the first half, ordered by
+/// source, then by how far the destination is behind it; those of the second half are ordered in
+/// the same way.
 pub fn all_reduce(hosts: u32, how: &AllReduce, seed: u64) -> Vec<Demand> {
     let (mut random, others) = (Random::new(seed, 0xa5), hosts.saturating_sub(1));
     let mut demands = Vec::with_capacity(2 * hosts as usize * others as usize);
@@ -39,7 +41,8 @@ pub fn all_reduce(hosts: u32, how: &AllReduce, seed: u64) -> Vec<Demand> {
     demands
 }
 
-/// Ring all-reduce of `bytes` (Patarasuk and Yuan 2009): 2 (n − 1) steps of an nth each, every one when the one before has come.
+/// Ring all-reduce of `bytes` (Patarasuk and Yuan 2009): 2 (n − 1) steps of an nth each, every one
+/// when the one before has come.
 pub fn ring(hosts: u32, bytes: u64) -> Vec<Demand> {
     let (steps, part) = (2 * hosts.saturating_sub(1), bytes.div_ceil(u64::from(hosts.max(1))));
     let mut demands = Vec::with_capacity((steps * hosts) as usize);

@@ -7,7 +7,8 @@ use crate::sim::random::Random;
 /// A distribution of flow sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {
-    /// Web search (DCTCP, SIGCOMM 2010, figure 4), in the points in which PIAS's and later simulations use it.
+    /// Web search (DCTCP, SIGCOMM 2010, figure 4), in the points in which PIAS's and later
+    /// simulations use it.
     WebSearch,
     /// Data mining (VL2, SIGCOMM 2009, figure 2), likewise.
     DataMining,

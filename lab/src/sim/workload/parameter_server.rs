@@ -18,27 +18,32 @@ const FRONT: u64 = 6;
 /// Who is a server, and how tensors are divided.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ParameterServer {
-    /// One host in so many is a server, the last of each group: 4 makes 3:1. Of no meaning where servers are colocated.
+    /// One host in so many is a server, the last of each group: 4 makes 3:1. Of no meaning where
+    /// servers are colocated.
     pub group: u32,
     /// Every host is a worker and a server; what stays on a host is no flow.
     pub colocated: bool,
     /// Jobs that share the network, at least 1: each has every so manieth worker and server.
     pub jobs: u32,
-    /// Parts that a tensor is divided into, at least 1, each for another server. 1 puts whole tensors on one server.
+    /// Parts that a tensor is divided into, at least 1, each for another server. 1 puts whole
+    /// tensors on one server.
     pub shards: u32,
     /// Times that gradients are pushed and parameters pulled.
     pub iterations: u32,
     /// Tensors take so many times fewer bytes than in f32, at least 1.
     pub compression: f64,
-    /// The next forward pass begins with the front layer as soon as its parameters are there, and goes on layer by layer (BytePS); otherwise it waits for all of them.
+    /// The next forward pass begins with the front layer as soon as its parameters are there, and
+    /// goes on layer by layer (BytePS); otherwise it waits for all of them.
     pub by_layer: bool,
     /// Workers do not compute equally fast: each tensor's time is up to this share longer, drawn.
     pub jitter: f64,
 }
 
-/// Every worker pushes every part of a tensor to the server that owns it when the backward pass has made it; a server sends a part to all workers when it has it from all; a worker
-/// that has all parameters begins its next forward pass. Whole tensors go, in the order in which they are made, to the server that has the fewest bytes, as BytePS places them; parts
-/// go round the servers from there. Priorities are MLT's, ⌊iP/L⌋ (§4.2.2).
+/// Every worker pushes every part of a tensor to the server that owns it when the backward pass has
+/// made it; a server sends a part to all workers when it has it from all; a worker that has all
+/// parameters begins its next forward pass. Whole tensors go, in the order in which they are made,
+/// to the server that has the fewest bytes, as BytePS places them; parts go round the servers from
+/// there. Priorities are MLT's, ⌊iP/L⌋ (§4.2.2).
 pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: u64) -> Vec<Demand> {
     let mut demands = Vec::new();
     for job in 0..how.jobs.max(1) {
@@ -165,7 +170,8 @@ fn one_job(
     }
 }
 
-/// A worker's forward pass, the front layer's tensor first, each when its parameters are there: the last computation. The pass's time is divided as the backward pass's is.
+/// A worker's forward pass, the front layer's tensor first, each when its parameters are there: the
+/// last computation. The pass's time is divided as the backward pass's is.
 fn forward(
     demands: &mut Vec<Demand>,
     model: &Model,

@@ -29,7 +29,8 @@ pub fn permutation(hosts: u32, bytes: u64, jitter_ns: u64, seed: u64) -> Vec<Dem
     demands
 }
 
-/// Every host sends `bytes` to every other one, beginning with its neighbour, so that not all begin at the same.
+/// Every host sends `bytes` to every other one, beginning with its neighbour, so that not all begin
+/// at the same.
 pub fn all_to_all(hosts: u32, bytes: u64, jitter_ns: u64, seed: u64) -> Vec<Demand> {
     let mut random = Random::new(seed, 0xa1);
     let pairs = (0..hosts).flat_map(|from| (1..hosts).map(move |step| (from, (from + step) % hosts)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job that somebody brings: computations, messages and collectives that wait for each other, a row of a CSV file each.
+//! A job that somebody brings: computations, messages and collectives that wait for each other, a
+//! row of a CSV file each.
 //!
 //! ```text
 //!  row, at each of its hosts: what it waits for has ended there ─► it computes, or sends ─► it ends there, or where its messages arrive
@@ -96,10 +97,13 @@ struct Row {
     priority: Option<u8>,
 }
 
-/// Reads a trace for a network of so many hosts; every message has so many times fewer bytes, at least 1.
+/// Reads a trace for a network of so many hosts; every message has so many times fewer bytes, at
+/// least 1.
 ///
-/// Columns: `id`; `op`; `hosts`, such as `0-3 8`; `bytes`, of a host's whole buffer; `time`, that a computation takes, or from the end of what a message waits for until it
-/// is sent; `after`, ids of earlier rows, of each of which a host waits for what ends at it; `priority`, 0 to 6 (optional). Lines that begin with # are comments.
+/// Columns: `id`; `op`; `hosts`, such as `0-3 8`; `bytes`, of a host's whole buffer; `time`, that a
+/// computation takes, or from the end of what a message waits for until it is sent; `after`, ids of
+/// earlier rows, of each of which a host waits for what ends at it; `priority`, 0 to 6 (optional).
+/// Lines that begin with # are comments.
 pub fn trace(text: &str, hosts: u32, compression: f64) -> Result<Vec<Demand>, TraceError> {
     let mut reader =
         csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
@@ -252,7 +256,8 @@ impl Maker {
         Ok(Flows { bytes: bytes.max(1), begin, priority })
     }
 
-    /// Flows between pairs; by host, what is over when it has what is sent to it and what it began with.
+    /// Flows between pairs; by host, what is over when it has what is sent to it and what it began
+    /// with.
     fn send(
         &mut self,
         pairs: impl Iterator<Item = (u32, u32)>,

@@ -54,7 +54,8 @@ fn simulate(arrivals: &[f64], less_important: f64, limits: &[Limits], packets: u
             }
         } else {
             let now = next_departure;
-            // The packet on the line counted as waiting, as m does and as the switch's occupancy does until it has left.
+            // The packet on the line counted as waiting, as m does and as the switch's occupancy
+            // does until it has left.
             if let Some(sent) = on_the_line.take() {
                 classes[sent].waiting -= 1;
             }
@@ -103,8 +104,9 @@ fn a_simulated_queue_with_two_limits_refuses_what_the_chain_says() {
     }
 }
 
-/// The approximation that the paper makes, and how far it is off: the second class does not have a slower line all the time, but
-/// the whole line some of the time. `docs/explanation/thresholds.md` has these figures.
+/// The approximation that the paper makes, and how far it is off: the second class does not have a
+/// slower line all the time, but the whole line some of the time. `docs/explanation/thresholds.md`
+/// has these figures.
 #[test]
 fn strict_priority_is_approximated_as_well_as_documented() {
     let limits = [Limits { less_important: 6, all: 12 }, Limits { less_important: 15, all: 30 }];

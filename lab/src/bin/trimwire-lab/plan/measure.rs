@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-lab plan measure`: what compression and collectives take on this machine, as a cluster's file.
+//! `trimwire-lab plan measure`: what compression and collectives take on this machine, as a
+//! cluster's file.
 
 mod codec;
 mod network;
@@ -33,8 +34,8 @@ sample's error.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct MeasureOptions {
-    /// Take the output of `trimwire-agent perf all-reduce --json` on the job's ranks, instead of measuring
-    /// two ranks on loopback.
+    /// Take the output of `trimwire-agent perf all-reduce --json` on the job's ranks, instead of
+    /// measuring two ranks on loopback.
     #[arg(long, value_name = "FILE")]
     pub perf: Option<PathBuf>,
     /// Machines of the cluster [default: the ranks that were measured].

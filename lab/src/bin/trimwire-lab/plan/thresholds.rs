@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-lab plan thresholds`: where switches trim, for the least weighted loss of a model's layers.
+//! `trimwire-lab plan thresholds`: where switches trim, for the least weighted loss of a model's
+//! layers.
 
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
@@ -10,7 +11,8 @@ use trimwire_controller::units::bytes_text;
 use trimwire_lab::thresholds::answer::{Answer, Curve, PolicyAnswer, answer, figure};
 use trimwire_lab::thresholds::layers::Layers;
 
-/// Derive thresholds from a model's layers: the least weighted loss for their sizes and sensitivities.
+/// Derive thresholds from a model's layers: the least weighted loss for their sizes and
+/// sensitivities.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct ThresholdsOptions {

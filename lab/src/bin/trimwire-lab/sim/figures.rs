@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-lab sim figures`: the scenarios of a folder as tables that documentation prints, each run kept as soon as it is there.
+//! `trimwire-lab sim figures`: the scenarios of a folder as tables that documentation prints, each
+//! run kept as soon as it is there.
 //!
 //! ```text
 //!  scenario ─► key of each run and seed ─► kept results, or a run ─► tables ─► docs/*.md (--write), or compared with them (--check)
@@ -34,7 +35,8 @@ Examples:
   trimwire-lab sim figures my-scenarios/                 your own, with all seeds; into figures-results/
   trimwire-lab sim figures --check                       quick figures are made again, and slow ones begun";
 
-/// Make the figures of a folder of scenarios, write them into the documentation, or compare them with it.
+/// Make the figures of a folder of scenarios, write them into the documentation, or compare them
+/// with it.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Options {
@@ -50,8 +52,8 @@ pub(crate) struct Options {
     /// Make only figures that take seconds.
     #[arg(long)]
     quick: bool,
-    /// Fail where pages of docs/ differ from what runs give. Of slow figures without kept results only
-    /// the beginnings of runs are compared, and differences reported.
+    /// Fail where pages of docs/ differ from what runs give. Of slow figures without kept results
+    /// only the beginnings of runs are compared, and differences reported.
     #[arg(long, conflicts_with = "write")]
     check: bool,
     /// Write the tables into the pages of docs/ that print them.

@@ -28,7 +28,8 @@ pub(crate) struct Options {
     /// Scenario file. Runs have its first seed; `trimwire-lab sim figures DIR` makes them with all.
     #[arg(value_name = "SCENARIO.yaml", required = true)]
     pub(super) scenario: Option<PathBuf>,
-    /// Print the figures as JSON. The same seed gives the same bytes, except packet_hops_per_second.
+    /// Print the figures as JSON. The same seed gives the same bytes, except
+    /// packet_hops_per_second.
     #[arg(long)]
     pub(super) json: bool,
     /// Run only the run of this name; may be repeated.

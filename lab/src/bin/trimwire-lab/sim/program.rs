@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The P4 program for simulated switches: the tables that the controller compiles for each, put into the engine as P4Runtime would.
+//! The P4 program for simulated switches: the tables that the controller compiles for each, put
+//! into the engine as P4Runtime would.
 //!
 //! ```text
 //!  topology, thresholds ─► a fabric file ─┐
@@ -53,7 +54,8 @@ pub(super) fn generated(
     programs(fabric, &Artifacts::embedded()?, topology, &names, ports.collect(), addresses, &yaml)
 }
 
-/// The program in all switches of a fabric file's network, with the file's policy. Programs that it names are found from `folder`.
+/// The program in all switches of a fabric file's network, with the file's policy. Programs that it
+/// names are found from `folder`.
 pub(super) fn of_fabric(text: &str, name: &str, folder: &Path) -> Result<Programs> {
     let fabric = Fabric::from_yaml(text, name)?;
     let artifacts = Artifacts::embedded()?.for_fabric(&fabric, folder)?;
@@ -98,7 +100,8 @@ fn programs(
 /// A program without entries, and the tables of the switches that run it.
 type Loaded = (Pipeline, TablePool);
 
-/// A switch's program with its tables. Programs are loaded once, by cookie; what several switches' tables hold alike is there once.
+/// A switch's program with its tables. Programs are loaded once, by cookie; what several switches'
+/// tables hold alike is there once.
 fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Loaded>) -> Result<Pipeline> {
     if let Some(switch) = compiler.fabric().switches.get(name)
         && switch.target.is_stratum()
@@ -130,8 +133,9 @@ fn address(fabric: &Fabric, host: &str) -> Result<Address> {
     Ok(Address { mac, ip: found.ip })
 }
 
-/// The fabric file of a generated network: hosts `h0`, …, switches `s0`, … at the addresses that are given, whose port n leads over the nth of their links, from 1. Hosts of one
-/// switch share a prefix.
+/// The fabric file of a generated network: hosts `h0`, …, switches `s0`, … at the addresses that
+/// are given, whose port n leads over the nth of their links, from 1. Hosts of one switch share a
+/// prefix.
 fn yaml(topology: &Topology, rungs: &Rungs, payload: u32, grpc: impl Fn(u32) -> String) -> Result<String> {
     ensure!(rungs.cap.is_none(), "a cap of trimmed packets in bytes cannot be written into a fabric file");
     let mut text = format!("version: 1\nmtu: {}\nswitches:\n", HEAD + payload - ETHERNET);

@@ -6,7 +6,8 @@ use trimwire_controller::Fabric;
 use trimwire_controller::model::{End, Link as FabricLink};
 use trimwire_lab::sim::topology::{Link, Node, Topology};
 
-/// Hosts in the order of their addresses, switches in that of their names, links in the file's; those that are down are left out, as the controller routes around them.
+/// Hosts in the order of their addresses, switches in that of their names, links in the file's;
+/// those that are down are left out, as the controller routes around them.
 pub(super) fn of(fabric: &Fabric) -> Result<Topology, String> {
     let (hosts, switches) = (host_numbers(fabric), switch_numbers(fabric));
     let node = |end: &End| match end {

@@ -91,7 +91,8 @@ pub(super) fn run(
     Ok((whole, curves))
 }
 
-/// Gradients on their way: each host owns a shard, sums what arrives of it, and sends the sum to all.
+/// Gradients on their way: each host owns a shard, sums what arrives of it, and sends the sum to
+/// all.
 struct Wire {
     hosts: usize,
     shard: usize,
@@ -185,7 +186,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Adds what arrived of values that were encoded last, of each packet so many planes; no list means all of all.
+    /// Adds what arrived of values that were encoded last, of each packet so many planes; no list
+    /// means all of all.
     fn send(&mut self, values: &[f32], planes: &[u8], sum: &mut [f32]) -> anyhow::Result<()> {
         match self.coding {
             Coding::Planes => {
@@ -327,7 +329,8 @@ mod tests {
             wire("transport: { trimwire: {} }").all_reduce(0, &gradients, &arrived(19, |_| planes)).unwrap();
         let energy = |values: &[f32]| values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
         for (worker, sum) in sums.iter().enumerate() {
-            // In an owner's shard the parts of the three others err; of what comes from others the sum errs again.
+            // In an owner's shard the parts of the three others err; of what comes from others the
+            // sum errs again.
             let mut expected = 0.0;
             for owner in 0..HOSTS {
                 let place = owner * 8_192..((owner + 1) * 8_192).min(exact.len());

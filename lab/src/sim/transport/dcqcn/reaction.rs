@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DCQCN's reaction point (SIGCOMM 2015, §3.1, fig. 7): a rate that notifications lower, and a timer and a byte counter raise.
+//! DCQCN's reaction point (SIGCOMM 2015, §3.1, fig. 7): a rate that notifications lower, and a
+//! timer and a byte counter raise.
 
 use super::DcqcnConfig;
 
@@ -13,11 +14,13 @@ pub(super) struct ReactionPoint {
     /// `R_T`, bit/s.
     target_bps: f64,
     alpha: f64,
-    /// When α is lowered next, and when the timer of increases ends; none before the first notification.
+    /// When α is lowered next, and when the timer of increases ends; none before the first
+    /// notification.
     due_ns: Option<(u64, u64)>,
     /// Bytes since the byte counter's last end.
     bytes: u64,
-    /// How often the timer (T in fig. 7) and the byte counter (BC) have ended since the last notification.
+    /// How often the timer (T in fig. 7) and the byte counter (BC) have ended since the last
+    /// notification.
     timer_stage: u32,
     byte_stage: u32,
 }
@@ -83,7 +86,9 @@ impl ReactionPoint {
         (f64::from(bytes) * 8e9 / self.current_bps).ceil() as u64
     }
 
-    /// Fig. 7: fast recovery (equation 3) until one of the two has ended F times, hyper increase once both have more often, as QCN has it (802.1Qau), additive increase (equation 4) in between.
+    /// Fig. 7: fast recovery (equation 3) until one of the two has ended F times, hyper increase
+    /// once both have more often, as QCN has it (802.1Qau), additive increase (equation 4) in
+    /// between.
     fn increase(&mut self) {
         let (most, least) = (self.timer_stage.max(self.byte_stage), self.timer_stage.min(self.byte_stage));
         let step = match self.config.fast_recovery {
@@ -176,7 +181,8 @@ mod tests {
         // Bytes alone: additive after five.
         (0..7).for_each(|_| point.on_sent(1_000));
         assert_near(point.target_bps, target + 2.0 * 40e6);
-        // The timer's first to fifth end are beyond bytes' five: additive. Its sixth and seventh: i = 1, 2.
+        // The timer's first to fifth end are beyond bytes' five: additive. Its sixth and seventh: i
+        // = 1, 2.
         pass(&mut point, 5 * K);
         assert_near(point.target_bps, target + 7.0 * 40e6);
         pass(&mut point, 7 * K);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender knows of its packets: which are on their way, which are there, and which are lost (`agent/src/transfer/flight.rs`). A report names the copy that arrived, so that nothing has to be
-//! guessed of packets that were sent twice.
+//! What a sender knows of its packets: which are on their way, which are there, and which are lost
+//! (`agent/src/transfer/flight.rs`). A report names the copy that arrived, so that nothing has to
+//! be guessed of packets that were sent twice.
 
 use crate::sim::packet::Report;
 use std::collections::VecDeque;
@@ -152,7 +153,8 @@ impl Flight {
         Some(Taken { awaited, before, planes, once, overtaken })
     }
 
-    /// Packets that later ones have overtaken, or that left before a question and too long ago, and of which nothing was heard, by number.
+    /// Packets that later ones have overtaken, or that left before a question and too long ago, and
+    /// of which nothing was heard, by number.
     pub(super) fn lost(&mut self, estimate: &PathEstimate, late: Option<Late>) -> Vec<Lost> {
         let (across_ns, within_ns) = (estimate.reorder_ns(), estimate.reorder_within_path_ns());
         let mut lost = Vec::new();

@@ -41,12 +41,15 @@ impl Way {
 /// Nothing before the first message.
 type Known = OnceLock<Arc<Mutex<Way>>>;
 
-/// What the ranks of a job, one a host, know of each other from one run to the next: of all messages of one rank to another there is one rate, one round trip and one judgement of each path, as in the
-/// agent. Runs that share it follow each other in one virtual time. A clone is the same job.
+/// What the ranks of a job, one a host, know of each other from one run to the next: of all
+/// messages of one rank to another there is one rate, one round trip and one judgement of each
+/// path, as in the agent. Runs that share it follow each other in one virtual time. A clone is the
+/// same job.
 #[derive(Debug, Clone)]
 pub struct Peers {
     hosts: u32,
-    /// By source, then destination. Only the source's domain asks for its own, so that results do not depend on threads.
+    /// By source, then destination. Only the source's domain asks for its own, so that results do
+    /// not depend on threads.
     ways: Arc<[Known]>,
 }
 

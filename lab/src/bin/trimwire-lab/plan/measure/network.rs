@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all-reduces take: between two ranks of this process on loopback, or as ranks of a perf have measured.
+//! What all-reduces take: between two ranks of this process on loopback, or as ranks of a perf have
+//! measured.
 
 use super::codec::{Samples, median};
 use anyhow::{Context as _, Result, anyhow, ensure};

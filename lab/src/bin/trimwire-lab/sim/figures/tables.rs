@@ -72,7 +72,8 @@ fn cell(column: Measure, reports: &Seeded) -> String {
     })
 }
 
-/// Median, and least and most where those are written differently. Of five draws they hold the median of all draws in 94 of 100 cases.
+/// Median, and least and most where those are written differently. Of five draws they hold the
+/// median of all draws in 94 of 100 cases.
 fn spread(values: &[f64], write: impl Fn(f64) -> String) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

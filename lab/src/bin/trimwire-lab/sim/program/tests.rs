@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables against those that arrive over P4Runtime, and the program against the plain switch that stands for it.
+//! Tables against those that arrive over P4Runtime, and the program against the plain switch that
+//! stands for it.
 
 use super::*;
 use std::net::SocketAddr;
@@ -112,7 +113,8 @@ fn with_program(spines: u32, delivery: Delivery, switches: &[u32]) -> Setup {
     setup(topology, delivery, Some(made))
 }
 
-/// All that both kinds of switches have an opinion on: when each flow had what, and what happened to how many packets.
+/// All that both kinds of switches have an opinion on: when each flow had what, and what happened
+/// to how many packets.
 fn story(outcome: &Outcome) -> String {
     let Outcome { flows, unfinished, end_ns, packet_hops, sent, repairs, timeouts, lost, switches, .. } =
         outcome;
@@ -121,7 +123,8 @@ fn story(outcome: &Outcome) -> String {
 
 #[test]
 fn the_program_is_the_plain_trimming_switch_packet_for_packet_on_a_leaf_spine() {
-    // Where there is a choice of paths the two draw differently: one spine and the program everywhere, then two spines, which have no choice, with it.
+    // Where there is a choice of paths the two draw differently: one spine and the program
+    // everywhere, then two spines, which have no choice, with it.
     for (spines, switches) in [(1, &[0, 1, 2, 3][..]), (2, &[3, 4][..])] {
         for delivery in [Delivery::Trim { loss: 0.01 }, Delivery::RepairTrimmed, Delivery::RepairDropped] {
             let plain = run(&setup(leaf_spine(spines), delivery, None), 1, |_| {});
@@ -147,7 +150,8 @@ fn results_with_the_program_are_the_same_with_any_number_of_threads() {
 
 #[test]
 fn the_program_sprays_over_all_spines() {
-    // Each of two spines carries about half: with both the incast's racks are faster than what one could carry.
+    // Each of two spines carries about half: with both the incast's racks are faster than what one
+    // could carry.
     let slowest = |spines| {
         let setup = with_program(spines, Delivery::RepairDropped, &(0..3 + spines).collect::<Vec<_>>());
         let outcome = run(&Setup { demands: all_to_all(12, 200_000, 0, 1), ..setup }, 1, |_| {});
