@@ -35,6 +35,31 @@ pub struct Setup {
     pub keep_planes: bool,
 }
 
+impl Setup {
+    /// A network in which nothing changes, with ten seconds of virtual time.
+    pub fn new(
+        topology: Topology,
+        demands: Vec<Demand>,
+        payload: u32,
+        transport: Transport,
+        rule: Rule,
+    ) -> Self {
+        Self {
+            topology,
+            demands,
+            payload,
+            transport,
+            rule,
+            programs: None,
+            changes: Vec::new(),
+            reroute_ns: None,
+            seed: 1,
+            limit_ns: 10_000_000_000,
+            keep_planes: false,
+        }
+    }
+}
+
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {

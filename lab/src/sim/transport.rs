@@ -239,6 +239,13 @@ pub struct TrimwireConfig {
     pub paths: u16,
 }
 
+impl TrimwireConfig {
+    /// With the numbers that scenarios have where they give none.
+    pub fn new(delivery: Delivery, law: RateConfig) -> Self {
+        Self { delivery, law, trim_delay_ns: 20_000, important: 0.5, window: 8 << 20, paths: 64 }
+    }
+}
+
 impl Transport {
     /// The same, with ranks that go on from run to run as an agent's do, where it is ours.
     pub fn of_a_job(&self, hosts: u32) -> Self {

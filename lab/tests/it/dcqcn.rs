@@ -28,19 +28,8 @@ fn rule(pfc: Option<Pfc>) -> Rule {
 }
 
 fn setup(topology: Topology, demands: Vec<Demand>, rule: Rule) -> Setup {
-    Setup {
-        topology,
-        demands,
-        payload: PAYLOAD,
-        transport: Transport::Dcqcn(DcqcnConfig { rto_ns: 1_000_000, ..DcqcnConfig::default() }),
-        rule,
-        programs: None,
-        changes: Vec::new(),
-        reroute_ns: None,
-        seed: 1,
-        limit_ns: 5_000_000_000,
-        keep_planes: false,
-    }
+    let config = DcqcnConfig { rto_ns: 1_000_000, ..DcqcnConfig::default() };
+    Setup::new(topology, demands, PAYLOAD, Transport::Dcqcn(config), rule)
 }
 
 fn star(hosts: u32) -> Topology {

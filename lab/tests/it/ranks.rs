@@ -19,14 +19,7 @@ fn strangers() -> Transport {
 }
 
 fn strangers_by(law: RateConfig) -> Transport {
-    Transport::Trimwire(TrimwireConfig {
-        delivery: Delivery::RepairTrimmed,
-        law,
-        trim_delay_ns: 20_000,
-        important: 0.5,
-        window: 8 << 20,
-        paths: 64,
-    })
+    Transport::Trimwire(TrimwireConfig::new(Delivery::RepairTrimmed, law))
 }
 
 /// What is demanded begins so much later.
@@ -35,19 +28,10 @@ fn step(topology: &Topology, demands: Vec<Demand>, transport: &Transport, begin_
         Begin::At(at_ns) => Demand { begin: Begin::At(begin_ns + at_ns), ..demand },
         Begin::Later(_) => demand,
     };
-    Setup {
-        topology: topology.clone(),
-        demands: demands.into_iter().map(later).collect(),
-        payload: PAYLOAD,
-        transport: transport.clone(),
-        rule: Rule::Ladder(Rungs::defaults(RATE, PAYLOAD)),
-        programs: None,
-        changes: Vec::new(),
-        reroute_ns: None,
-        seed: 1,
-        limit_ns: begin_ns + 1_000 * MS,
-        keep_planes: false,
-    }
+    let demands = demands.into_iter().map(later).collect();
+    let rule = Rule::Ladder(Rungs::defaults(RATE, PAYLOAD));
+    let setup = Setup::new(topology.clone(), demands, PAYLOAD, transport.clone(), rule);
+    Setup { limit_ns: begin_ns + 1_000 * MS, ..setup }
 }
 
 fn star() -> Topology {

@@ -22,14 +22,7 @@ const PAYLOAD: u32 = 4_032;
 const DCQCN_MARKS: Marks = Marks { k_min: 5_000, k_max: 200_000, p_max: 0.01 };
 
 fn ours(delivery: Delivery, law: RateConfig) -> Transport {
-    Transport::Trimwire(TrimwireConfig {
-        delivery,
-        law,
-        trim_delay_ns: 20_000,
-        important: 0.5,
-        window: 8 << 20,
-        paths: 64,
-    })
+    Transport::Trimwire(TrimwireConfig::new(delivery, law))
 }
 
 fn default_law() -> RateConfig {
@@ -84,20 +77,7 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
 }
 
 fn setup(topology: Topology, demands: Vec<Demand>, transport: Transport, rule: Rule) -> Setup {
-    let (changes, limit_ns) = (Vec::new(), 5_000_000_000);
-    Setup {
-        topology,
-        demands,
-        payload: PAYLOAD,
-        transport,
-        rule,
-        programs: None,
-        changes,
-        reroute_ns: None,
-        seed: 1,
-        limit_ns,
-        keep_planes: false,
-    }
+    Setup::new(topology, demands, PAYLOAD, transport, rule)
 }
 
 fn star(hosts: u32) -> Topology {

@@ -140,28 +140,11 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig,
         trim_drop_at: us(60),
         cap: None,
     };
-    let config = TrimwireConfig {
-        delivery,
-        law: rate,
-        trim_delay_ns: 20_000,
-        // Before the first step all rows are.
-        important: 1.0,
-        window: 8 << 20,
-        paths: 64,
-    };
-    let setup = Setup {
-        topology: Shape::Star { hosts, rate_bps: RATE, delay_ns }.topology(),
-        demands,
-        payload: PAYLOAD,
-        transport: Transport::Trimwire(config),
-        rule: Rule::Ladder(rungs),
-        programs: None,
-        changes: Vec::new(),
-        reroute_ns: None,
-        seed: 1,
-        limit_ns: 10_000_000_000,
-        keep_planes: false,
-    };
+    // Before the first step all rows are important.
+    let config = TrimwireConfig { important: 1.0, ..TrimwireConfig::new(delivery, rate) };
+    let topology = Shape::Star { hosts, rate_bps: RATE, delay_ns }.topology();
+    let (transport, rule) = (Transport::Trimwire(config), Rule::Ladder(rungs));
+    let setup = Setup::new(topology, demands, PAYLOAD, transport, rule);
     let outcome = run(&setup, 1, |_| {});
     assert_eq!(outcome.unfinished, 0);
     let end_ns = outcome.flows.iter().map(|flow| flow.began_ns + flow.duration_ns).max().unwrap_or(0);

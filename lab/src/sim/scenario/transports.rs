@@ -88,14 +88,11 @@ pub(super) fn transport(
             DeliveryWord::RepairTrimmed => Delivery::RepairTrimmed,
             DeliveryWord::RepairDropped => Delivery::RepairDropped,
         };
-        made.push(Transport::Trimwire(TrimwireConfig {
-            delivery,
-            law,
-            trim_delay_ns: 20_000,
-            important: words.important,
-            window: words.window.map_or(8 << 20, |bytes| bytes.0),
-            paths: words.paths.max(1),
-        }));
+        let mut config = TrimwireConfig::new(delivery, law);
+        config.important = words.important;
+        config.window = words.window.map_or(config.window, |bytes| bytes.0);
+        config.paths = words.paths.max(1);
+        made.push(Transport::Trimwire(config));
     }
     match made.len() {
         1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),

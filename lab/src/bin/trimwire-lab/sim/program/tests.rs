@@ -84,27 +84,11 @@ fn demands() -> Vec<Demand> {
 }
 
 fn setup(topology: Topology, delivery: Delivery, programs: Option<Programs>) -> Setup {
-    let config = TrimwireConfig {
-        delivery,
-        law: RateConfig::Dctcp(DctcpConfig::default()),
-        trim_delay_ns: 20_000,
-        important: 0.5,
-        window: 8 << 20,
-        paths: 64,
-    };
-    Setup {
-        topology,
-        demands: demands(),
-        payload: PAYLOAD,
-        transport: Transport::Trimwire(config),
-        rule: Rule::Ladder(Rungs::defaults(RATE, PAYLOAD)),
-        programs,
-        changes: Vec::new(),
-        reroute_ns: None,
-        seed: 3,
-        limit_ns: 1_000_000_000,
-        keep_planes: false,
-    }
+    let config = TrimwireConfig::new(delivery, RateConfig::Dctcp(DctcpConfig::default()));
+    let (transport, rule) =
+        (Transport::Trimwire(config), Rule::Ladder(Rungs::defaults(RATE, PAYLOAD)));
+    let setup = Setup::new(topology, demands(), PAYLOAD, transport, rule);
+    Setup { programs, seed: 3, limit_ns: 1_000_000_000, ..setup }
 }
 
 fn with_program(spines: u32, delivery: Delivery, switches: &[u32]) -> Setup {
