@@ -6,8 +6,8 @@
 //! Virtual time: the same on every machine.
 
 use std::fmt::Write as _;
-use trimwire_lab::scenarios::{Job, Link, Outcome, Profile, Transfer, profiles, run};
 use trimwire_agent::planes::parse;
+use trimwire_lab::scenarios::{Job, Link, Outcome, Profile, Transfer, profiles, run};
 
 /// Name, algorithm, whether switches trim. A budget is the computation that hides communication.
 const ALGORITHMS: [(&str, &str, bool); 9] = [

@@ -6,9 +6,9 @@ use trimwire_encoder::PLANES;
 
 use super::controller::{Controller, Limits};
 use super::counts::Counts;
+use super::ladder::{packet_share, planes_within};
 use super::parse::{LawError, parse};
 use super::step::{Step, StepError};
-use super::ladder::{packet_share, planes_within};
 
 /// A law as collectives apply it.
 ///

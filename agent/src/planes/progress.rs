@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use trimwire_encoder::{Codec, Decoding, PLANES, expected_nmse};
 
 use super::controller::Law;
-use super::step::Step;
-use super::ladder::{packet_share, planes_within};
 use super::fit::{Line, fit};
+use super::ladder::{packet_share, planes_within};
+use super::step::Step;
 
 /// The planes with which a job gets furthest in a second.
 ///

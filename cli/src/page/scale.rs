@@ -82,11 +82,13 @@ fn words(unit: Unit, value: f64, largest: f64) -> String {
         Unit::Seconds => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
         Unit::Bytes => &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
         Unit::Share => &[(0.01, "%")],
-        Unit::Plain => return if value != 0.0 && !(1e-3..1e5).contains(&value.abs()) {
-            format!("{value:e}")
-        } else {
-            number(value)
-        },
+        Unit::Plain => {
+            return if value != 0.0 && !(1e-3..1e5).contains(&value.abs()) {
+                format!("{value:e}")
+            } else {
+                number(value)
+            };
+        }
     };
     let fits = prefixes.iter().find(|(factor, _)| largest.abs() >= factor * 0.999_999);
     let Some((factor, name)) = fits.or(prefixes.last()) else { return number(value) };

@@ -26,8 +26,11 @@ pub(super) fn draw(figure: &Figure) -> String {
     let shown = |series: &Series| -> Vec<(f64, f64)> {
         series.points.iter().filter(|(at, value)| x.shows(*at) && y.shows(*value)).copied().collect()
     };
-    let drawn: Vec<(&Series, Vec<(f64, f64)>)> =
-        series.iter().map(|series| (series, shown(series))).filter(|(_, points)| !points.is_empty()).collect();
+    let drawn: Vec<(&Series, Vec<(f64, f64)>)> = series
+        .iter()
+        .map(|series| (series, shown(series)))
+        .filter(|(_, points)| !points.is_empty())
+        .collect();
     let points = || drawn.iter().flat_map(|(_, points)| points);
     let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BELOW);
     let across = Scale::new(x, points().map(|point| point.0), width);
@@ -122,7 +125,12 @@ fn mark(
                     && let Some(error) = errors.get(at)
                 {
                     let off = up(value + error) - up(*value);
-                    let _ = write!(svg, "<path class=\"line s{colour}\" d=\"M{x:.1} {:.1}V{:.1}\"/>", y - off, y + off);
+                    let _ = write!(
+                        svg,
+                        "<path class=\"line s{colour}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
+                        y - off,
+                        y + off
+                    );
                 }
                 let _ = writeln!(
                     svg,

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::pacing::Pace;
+use trimwire_agent::planes::{Adaptive, Counts};
 use trimwire_encoder::nmse;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig, Completed};
 use trimwire_lab::scenarios::Profile;
-use trimwire_agent::planes::{Adaptive, Counts};
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 const WORKERS: u16 = 4;

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
+use trimwire_agent::planes::parse;
 use trimwire_lab::espresso::{
     Baseline, Cluster, Crippled, Model, baseline, calibrate, crippled, plan, scaling_factor,
 };
@@ -12,7 +13,6 @@ use trimwire_lab::models::{Device, model};
 use trimwire_lab::scenarios::{
     IMAGES, Job, Link, Network, Outcome, Profile, RANKS, RESNET18, RESNET50, Transfer, VGG16, profiles, run,
 };
-use trimwire_agent::planes::parse;
 
 type Text = Result<String, Box<dyn Error>>;
 

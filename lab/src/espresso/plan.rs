@@ -14,7 +14,6 @@ use super::task::{CompressionOption, Device};
 use super::timeline::{Schedule, Timeline};
 use super::tree::{Devices, options, trimmed_options};
 
-
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

@@ -11,9 +11,9 @@ use super::random::Random;
 use super::switch::{Served, Switch};
 use super::topology::Node;
 use super::workload::Begin;
-use trimwire_fabric::calendar::Calendar;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use trimwire_fabric::calendar::Calendar;
 use trimwire_switch::engine::Spares;
 
 /// See the module.

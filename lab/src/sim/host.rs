@@ -8,9 +8,9 @@ use super::packet::{HEAD, Kind, Packet};
 use super::pfc::Hold;
 use super::transport::{Receiver, Sender};
 use super::workload::Begin;
-use trimwire_fabric::calendar::Calendar;
 use std::collections::{BTreeMap, VecDeque};
 use trimwire_agent::wire::SENDERS_MAX;
+use trimwire_fabric::calendar::Calendar;
 
 /// One end of a flow, and the timer that stands in the calendar for it; later ones are stale.
 #[derive(Debug)]

@@ -241,7 +241,8 @@ mod tests {
         let mut packet = Packet::data(7, 9, 1_406);
         packet.trimming = Trimming::Trimmable;
         packet.head = Some(Box::new(programs.head(&packet)));
-        let trimmed = frame::write(address(1), address(2), 35 << 2 | 3, 50_000, AGENT_PORT, &[0; 76]).unwrap();
+        let trimmed =
+            frame::write(address(1), address(2), 35 << 2 | 3, 50_000, AGENT_PORT, &[0; 76]).unwrap();
         programs.leave(&mut packet, &trimmed, 118);
         assert_eq!((packet.length, packet.ecn, packet.is_trimmed()), (118, Ecn::Ce, true));
         assert_eq!(packet.head.unwrap().of(118), &trimmed[..62]);

@@ -2,11 +2,11 @@
 //! Jobs that compute and send: traces, and parameter servers by layer, against closed forms.
 
 use crate::scenario::prepare;
+use trimwire_lab::espresso::{Model, Tensor};
 use trimwire_lab::sim::discipline::Rule;
 use trimwire_lab::sim::run::{Outcome, run};
 use trimwire_lab::sim::setup::Setup;
 use trimwire_lab::sim::workload::{Demand, ParameterServer, parameter_server, trace};
-use trimwire_lab::espresso::{Model, Tensor};
 
 /// Eight hosts at one switch, 100 Gbit/s and 1 µs a link.
 fn simulate(demands: Vec<Demand>) -> Outcome {

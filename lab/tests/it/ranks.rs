@@ -53,11 +53,18 @@ fn ranks_begin_a_run_at_the_rates_that_the_one_before_ended_with() {
         [0, 100 * MS].map(|begin_ns| run(&step(&topology, incast(), transport, begin_ns), 1, |_| {}))
     };
     let [first, second] = runs(&strangers());
-    assert!(trimmed_share(&first) > 0.1 && (trimmed_share(&second) / trimmed_share(&first) - 1.0).abs() < 0.1);
+    assert!(
+        trimmed_share(&first) > 0.1 && (trimmed_share(&second) / trimmed_share(&first) - 1.0).abs() < 0.1
+    );
     let [began, again] = runs(&job);
     assert_eq!(began.flows, first.flows, "nothing is known yet");
     // Who begins at line rate fifteenfold has most of its first packets trimmed.
-    assert!(trimmed_share(&again) < 0.5 * trimmed_share(&began), "{}, {}", trimmed_share(&began), trimmed_share(&again));
+    assert!(
+        trimmed_share(&again) < 0.5 * trimmed_share(&began),
+        "{}, {}",
+        trimmed_share(&began),
+        trimmed_share(&again)
+    );
     assert_eq!((began.unfinished, again.unfinished), (0, 0));
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scenario files: what is refused, where, and what would have been valid.
 
+use trimwire_lab::espresso::Model;
 use trimwire_lab::sim::program::Programs;
 use trimwire_lab::sim::scenario::{File, Files, Programmed};
 use trimwire_lab::sim::setup::Setup;
 use trimwire_lab::sim::topology::Topology;
-use trimwire_lab::espresso::Model;
 
 /// No scenario here names another file.
 struct NoFiles;

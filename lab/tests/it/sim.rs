@@ -13,9 +13,7 @@ use trimwire_lab::sim::topology::{Node, Shape, Topology};
 use trimwire_lab::sim::transport::{
     DcqcnConfig, DctcpConfig, Delivery, MltConfig, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
 };
-use trimwire_lab::sim::workload::{
-    Background, Begin, Demand, Sizes, all_to_all, incast, permutation, ring,
-};
+use trimwire_lab::sim::workload::{Background, Begin, Demand, Sizes, all_to_all, incast, permutation, ring};
 
 const GBPS: u64 = 1_000_000_000;
 const PAYLOAD: u32 = 4_032;
@@ -123,7 +121,11 @@ fn a_flow_alone_takes_its_bits_and_the_paths_delay() {
         let took = slowest_ns(&outcome);
         assert_eq!(outcome.unfinished, 0, "{name}");
         assert!(took.abs_diff(expected) < expected / 100, "{name}: {took} of {expected} ns");
-        assert_eq!((outcome.repairs, outcome.switches.dropped, outcome.switches.trimmed), (0, 0, 0), "{name}");
+        assert_eq!(
+            (outcome.repairs, outcome.switches.dropped, outcome.switches.trimmed),
+            (0, 0, 0),
+            "{name}"
+        );
     }
 }
 
@@ -393,7 +395,12 @@ fn a_ring_takes_its_steps_one_after_the_other() {
     let (hosts, bytes) = (8, 8 * 400 * u64::from(PAYLOAD));
     let rate = RateConfig::Fixed(None);
     let outcome = run(
-        &setup(star(hosts), ring(hosts, bytes), ours(Delivery::RepairTrimmed, rate), ladder(100 * GBPS, PAYLOAD)),
+        &setup(
+            star(hosts),
+            ring(hosts, bytes),
+            ours(Delivery::RepairTrimmed, rate),
+            ladder(100 * GBPS, PAYLOAD),
+        ),
         1,
         |_| {},
     );

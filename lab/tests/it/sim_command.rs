@@ -94,7 +94,10 @@ fn a_page_is_written_and_what_it_prints_is_compared() {
     let check = |more: &[&str]| figures(folder.path(), &[&["--check"], more].concat());
     let failed = check(&[]);
     let said = String::from_utf8_lossy(&failed.stderr);
-    assert!(failed.status.code() == Some(1) && said.contains("docs/page.md:3: small has other rows"), "{said}");
+    assert!(
+        failed.status.code() == Some(1) && said.contains("docs/page.md:3: small has other rows"),
+        "{said}"
+    );
     assert!(figures(folder.path(), &["--write"]).status.success());
     let written = std::fs::read_to_string(&page).unwrap();
     assert!(written.starts_with("# A\n") && written.ends_with("<!-- end -->\n\nB\n"), "{written}");
@@ -112,7 +115,10 @@ fn a_page_is_written_and_what_it_prints_is_compared() {
     std::fs::write(folder.path().join("scenarios/small.yaml"), long).unwrap();
     let told = check(&[]);
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    assert!(String::from_utf8_lossy(&told.stderr).contains("small is of another scenario, or its runs begin otherwise"));
+    assert!(
+        String::from_utf8_lossy(&told.stderr)
+            .contains("small is of another scenario, or its runs begin otherwise")
+    );
 }
 
 #[test]

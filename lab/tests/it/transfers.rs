@@ -265,7 +265,10 @@ fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
             // Few of what is repaired since receivers tell how many send to them.
             assert!(theirs.trimmed > if delivery == TRIM { 0.05 } else { 0.01 }, "{theirs:?}");
             assert!(off(ours.time, theirs.time) < 0.015, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
-            assert!(off(ours.trimmed, theirs.trimmed) < 0.05, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
+            assert!(
+                off(ours.trimmed, theirs.trimmed) < 0.05,
+                "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}"
+            );
         }
     }
 }
@@ -273,7 +276,8 @@ fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
 #[test]
 fn an_incast_of_agents_that_repair_ends_when_the_line_could() {
     for (hosts, rows) in [(4, 64), (8, 16), (16, 16)] {
-        let figures = agent(hosts, Operation::Reduce(rows), Delivery::RepairTrimmed, default_law(), DELAYS_NS[0]);
+        let figures =
+            agent(hosts, Operation::Reduce(rows), Delivery::RepairTrimmed, default_law(), DELAYS_NS[0]);
         // Whole frames alone, with 62 bytes around each payload.
         let line_us = f64::from(hosts - 1) * rows as f64 * (3 * ROW + 74 * 62) as f64 * 8e6 / RATE as f64;
         let share = figures.took_us / line_us;

@@ -50,11 +50,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         std::fs::write(file, page.html())
             .with_context(|| format!("cannot write --output {}", file.display()))?;
     }
-    if options.json {
-        Ok(print_json(&made)?)
-    } else {
-        Ok(print(&report::table(&made, &cluster, false))?)
-    }
+    if options.json { Ok(print_json(&made)?) } else { Ok(print(&report::table(&made, &cluster, false))?) }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

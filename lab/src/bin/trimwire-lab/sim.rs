@@ -24,12 +24,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trimwire_controller::Fabric;
+use trimwire_lab::espresso::Model;
 use trimwire_lab::sim::program::Programs;
 use trimwire_lab::sim::report::{RunReport, report};
 use trimwire_lab::sim::run::{begin, run as simulate};
 use trimwire_lab::sim::scenario::{File, Files, Prepared, Programmed};
 use trimwire_lab::sim::topology::Topology;
-use trimwire_lab::espresso::Model;
 use watch::Watch;
 
 #[derive(Debug, Serialize)]

@@ -148,7 +148,8 @@ mod tests {
         for number in 0..30 {
             queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
         }
-        let heads: Vec<bool> = std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.is_trimmed()).collect();
+        let heads: Vec<bool> =
+            std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.is_trimmed()).collect();
         let expected: Vec<bool> = (0..30).map(|at| at % 11 != 10 && at < 24).collect();
         assert_eq!(heads, expected);
     }

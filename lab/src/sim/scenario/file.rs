@@ -4,13 +4,13 @@
 use super::figure::{Claim, Measure, columns};
 use super::locate::line_of;
 use super::words::{SwitchWords, TransportWords};
+use crate::espresso::Model;
 use crate::sim::discipline::Rungs;
 use crate::sim::program::Programs;
 use crate::sim::quantity::{Bytes, Duration, Rate};
 use crate::sim::topology::Topology;
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use crate::espresso::Model;
 
 /// A scenario, as its file says it.
 #[derive(Debug, Clone, Deserialize)]

@@ -8,6 +8,7 @@ use super::training::Training;
 use super::transports::{rule, transport};
 use super::words::P4Words;
 use super::{Files, Programmed, ScenarioError, check, dcqcn};
+use crate::espresso::Model;
 use crate::sim::discipline::Rule;
 use crate::sim::packet::HEAD;
 use crate::sim::program::Programs;
@@ -17,7 +18,6 @@ use crate::sim::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
     permutation, ring, trace,
 };
-use crate::espresso::Model;
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;

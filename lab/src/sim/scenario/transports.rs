@@ -3,16 +3,12 @@
 
 use super::file::WorkloadWords;
 use super::locate::{Wrong, wrong};
-use super::words::{
-    AlgorithmWord, DctcpWords, DeliveryWord, MltWords, SwitchWords, TransportWords,
-};
+use super::words::{AlgorithmWord, DctcpWords, DeliveryWord, MltWords, SwitchWords, TransportWords};
 use super::{check, dcqcn};
 use crate::sim::discipline::{Rule, Rungs};
 use crate::sim::quantity::Duration;
 use crate::sim::topology::Topology;
-use crate::sim::transport::{
-    self, Delivery, MltConfig, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
-};
+use crate::sim::transport::{self, Delivery, MltConfig, NdpConfig, PFabricConfig, Transport, TrimwireConfig};
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 
 /// A run's transport.

@@ -7,8 +7,8 @@
 //! ```
 
 use super::{Begin, Demand};
-use crate::sim::random::Random;
 use crate::espresso::Model;
+use crate::sim::random::Random;
 
 /// Bytes of a coordinate before anything compresses it.
 const COORDINATE: u64 = 4;
@@ -194,8 +194,8 @@ fn forward(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use crate::espresso::Tensor;
+    use std::collections::BTreeSet;
 
     fn model() -> Model {
         let tensor = |name: &str, elements| Tensor {

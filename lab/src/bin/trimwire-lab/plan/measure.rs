@@ -12,9 +12,9 @@ use clap::Args;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use trimwire_agent::planes::fit::{Line, fit};
 use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET};
 use trimwire_lab::espresso::Cluster;
-use trimwire_agent::planes::fit::{Line, fit};
 
 /// Planes that the compressor sends.
 const PLANES_SENT: u8 = 4;
@@ -128,8 +128,7 @@ pub(crate) fn run(options: &MeasureOptions) -> Outcome {
 }
 
 fn yaml(report: &Report, machines: u32) -> String {
-    let Report { planes, share, compress, decompress, over, all_reduce, latency_us, gbps, .. } =
-        report;
+    let Report { planes, share, compress, decompress, over, all_reduce, latency_us, gbps, .. } = report;
     let off = |fitted: &Fitted| format!("worst sample {:.0} % off", fitted.worst * 100.0);
     let mut text = String::new();
     let _ = writeln!(text, "# Measured by trimwire-lab plan measure: {over}; codec with one thread.");

@@ -85,8 +85,7 @@ fn demands() -> Vec<Demand> {
 
 fn setup(topology: Topology, delivery: Delivery, programs: Option<Programs>) -> Setup {
     let config = TrimwireConfig::new(delivery, RateConfig::Dctcp(DctcpConfig::default()));
-    let (transport, rule) =
-        (Transport::Trimwire(config), Rule::Ladder(Rungs::defaults(RATE, PAYLOAD)));
+    let (transport, rule) = (Transport::Trimwire(config), Rule::Ladder(Rungs::defaults(RATE, PAYLOAD)));
     let setup = Setup::new(topology, demands(), PAYLOAD, transport, rule);
     Setup { programs, seed: 3, limit_ns: 1_000_000_000, ..setup }
 }
@@ -114,8 +113,11 @@ fn the_program_is_the_plain_trimming_switch_packet_for_packet_on_a_leaf_spine() 
             let plain = run(&setup(leaf_spine(spines), delivery, None), 1, |_| {});
             let programmed = run(&with_program(spines, delivery, switches), 1, |_| {});
             assert_eq!(plain.unfinished, 0);
-            let happened =
-                if delivery == Delivery::RepairDropped { plain.switches.dropped } else { plain.switches.trimmed };
+            let happened = if delivery == Delivery::RepairDropped {
+                plain.switches.dropped
+            } else {
+                plain.switches.trimmed
+            };
             assert!(happened > 500, "{delivery:?} congests: {:?}", plain.switches);
             assert_eq!(story(&plain), story(&programmed), "{spines} spines, {delivery:?}");
         }
