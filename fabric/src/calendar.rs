@@ -51,6 +51,7 @@ impl<E> Default for Calendar<E> {
 }
 
 impl<E> Calendar<E> {
+    /// Puts an event at a time.
     pub fn push(&mut self, at_ns: u64, event: E) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slab.push(None);

@@ -8,7 +8,7 @@
 
 use super::packet::{Ecn, Head, Kind, Packet, Trimming};
 use super::topology::Topology;
-use crate::frame::Address;
+use trimwire_fabric::frame::Address;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -200,7 +200,7 @@ impl fmt::Debug for Programs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame;
+    use trimwire_fabric::frame;
     use crate::sim::topology::Shape;
     use std::net::Ipv4Addr;
 

@@ -150,7 +150,7 @@ impl Figure {
             for (at, (seed, key, path)) in seeds.into_iter().enumerate() {
                 let kept = match kept(&path, &key) {
                     Some(kept) => kept,
-                    None => self.run_and_keep(number, seed, key, &path, options)?,
+                    None => self.run_and_keep(number, seed, key, &path)?,
                 };
                 if at == 0 {
                     firsts.push(kept.report.clone());
@@ -175,14 +175,7 @@ impl Figure {
         Ok(())
     }
 
-    fn run_and_keep(
-        &self,
-        number: usize,
-        seed: u64,
-        key: String,
-        path: &Path,
-        options: &Options,
-    ) -> Result<Kept, Failure> {
+    fn run_and_keep(&self, number: usize, seed: u64, key: String, path: &Path) -> Result<Kept, Failure> {
         let prepared = self.scenario.prepare(number, seed)?;
         let (report, curves) = run_one(&prepared, processors())?;
         let kept = Kept { key, report, curves };
@@ -217,7 +210,7 @@ impl Figure {
                     kept
                 } else {
                     create(&self.folder)?;
-                    self.run_and_keep(number, seed, key, &path, options)?
+                    self.run_and_keep(number, seed, key, &path)?
                 };
                 reports.push(kept.report);
             }
