@@ -14,14 +14,12 @@
 pub mod channels;
 pub mod delegate;
 mod holding;
-pub mod host;
 pub mod interfaces;
 pub mod link;
 mod listener;
 pub mod memory;
 pub mod misbehaving;
 mod mmsg;
-mod netlink;
 pub mod offloads;
 mod options;
 pub mod packet;
@@ -33,11 +31,9 @@ mod udp_config;
 mod waiting;
 mod wake;
 mod workers;
-pub mod xdp;
 
 pub use channels::Channels;
 pub use holding::Pacing;
-pub use host::{Carrier, HostLink};
 pub use link::{Link, LinkError, LinkStats};
 pub use udp::UdpLink;
 pub use udp_config::{Checksums, DEFAULT_PORT, Receive, UdpConfig};
@@ -511,5 +507,3 @@ mod holding_tests;
 mod tests;
 #[cfg(test)]
 mod udp_tests;
-#[cfg(test)]
-mod xdp_tests;

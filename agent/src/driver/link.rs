@@ -155,8 +155,6 @@ pub struct LinkStats {
     pub too_long: u64,
     /// Datagrams for nobody that is known; lost.
     pub unaddressed: u64,
-    /// Frames to the own port that hold no datagram (AF_XDP); ignored.
-    pub malformed: u64,
 }
 
 /// What a link hands an arrival and its payload to.
@@ -241,6 +239,5 @@ impl std::ops::AddAssign for LinkStats {
         self.refused += other.refused;
         self.too_long += other.too_long;
         self.unaddressed += other.unaddressed;
-        self.malformed += other.malformed;
     }
 }

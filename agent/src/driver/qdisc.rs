@@ -5,12 +5,15 @@
 //! others ignore it. `etf` holds packets, too, and drops everything that has no departure: ARP and TCP.
 #![forbid(unsafe_code)]
 
-use super::netlink::{HEADER, attributes, u16_at, u32_at, word};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, SockProtocol, recv, send};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
+};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
 /// Bytes of `struct tcmsg`.
 const BODY: usize = 20;
 // linux/rtnetlink.h and linux/pkt_sched.h.
@@ -60,6 +63,30 @@ pub enum Departures {
 pub struct Malformed {
     at: usize,
     length: usize,
+}
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    word(bytes, at).map(u16::from_ne_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    word(bytes, at).map(u32::from_ne_bytes)
+}
+
+/// The (type, value) pairs of attributes, up to one that does not fit.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        // Nested ones, and those in network order, are marked by the upper bits.
+        let kind = u16_at(bytes, 2)? & 0x3fff;
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
 }
 
 /// A message of rtnetlink.
@@ -149,8 +176,12 @@ fn request() -> [u8; HEADER + BODY + 4] {
     bytes
 }
 
+/// A socket of rtnetlink that hears these multicast groups, and does not block.
 fn open(groups: u32) -> io::Result<OwnedFd> {
-    super::netlink::open(SockProtocol::NetlinkRoute, groups)
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+    Ok(fd)
 }
 
 /// All queueing disciplines of all interfaces of this network namespace.

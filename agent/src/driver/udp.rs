@@ -314,25 +314,8 @@ impl UdpLink {
         true
     }
 
-    /// As [`Link::wait`]; also until one of `beside` can be read.
-    pub(super) fn wait_beside(
-        &self,
-        beside: Vec<BorrowedFd<'_>>,
-        timeout_ns: u64,
-        room: bool,
-    ) -> Result<(), LinkError> {
-        let readable = self.listeners.iter().map(Listener::reading);
-        let readable = readable.chain(self.wake.iter().map(|wake| wake.as_fd())).chain(beside);
-        let full = if room { self.full.as_slice() } else { &[] };
-        // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
-        let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
-        let writable = full.iter().filter_map(|&socket| self.fd(socket));
-        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
-        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
-    }
-
     /// All addresses that are listened on.
-    pub(super) fn own_addresses(&self) -> Vec<IpAddr> {
+    fn own_addresses(&self) -> Vec<IpAddr> {
         self.listeners.iter().map(|listener| listener.address().ip()).collect()
     }
 
@@ -454,7 +437,14 @@ impl Link for UdpLink {
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        self.wait_beside(Vec::new(), timeout_ns, room)
+        let readable = self.listeners.iter().map(Listener::reading);
+        let readable = readable.chain(self.wake.iter().map(|wake| wake.as_fd()));
+        let full = if room { self.full.as_slice() } else { &[] };
+        // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
+        let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
+        let writable = full.iter().filter_map(|&socket| self.fd(socket));
+        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
+        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
     }
 
     fn set_clock(&mut self, clock: Clock) {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::collective::{Communicator, CommunicatorConfig, Done, Outcome, Task};
 use trimwire_agent::driver::misbehaving::Misbehaving;
-use trimwire_agent::driver::{Application, Driver, HostLink, Link, Wake, default_threads};
+use trimwire_agent::driver::{Application, Driver, UdpLink, Link, Wake, default_threads};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event};
 use trimwire_agent::serve::{Server, lowest_worker};
 use trimwire_agent::transcript::{Filter, Filtered, Header};
@@ -187,7 +187,7 @@ struct Begun {
     world: u16,
     job: u8,
     endpoint: EndpointConfig,
-    link: HostLink,
+    link: UdpLink,
     /// `None`: the lowest worker tells.
     agreed_seed: Option<u64>,
 }
