@@ -2,12 +2,12 @@
 //! Makes a run in which everything arrives into one in which as much arrives as a transcript says.
 
 use super::file::{ReadError, Reader};
-use super::record::{Header, Held, MapRecord, MessageRecord, OperationRecord, Record, Shape};
+use super::record::{Header, Held, MapRecord, MessageRecord, OperationRecord, Record, Shape, hex};
 use crate::collective::MessageId;
 use crate::interface::Event;
 use crate::wire::cut_map::CutMap;
 use std::collections::BTreeMap;
-use std::io::{Read, Seek};
+use std::io::{BufRead, Seek};
 use trimwire_encoder::RowReceiver;
 
 /// Why a run cannot be what a transcript says.
@@ -126,7 +126,7 @@ pub struct Replay<R> {
     ended_early: bool,
 }
 
-impl<R: Read + Seek> Replay<R> {
+impl<R: BufRead + Seek> Replay<R> {
     /// Reads a transcript through.
     ///
     /// # Errors
@@ -151,7 +151,6 @@ impl<R: Read + Seek> Replay<R> {
                 }
                 Err(error) => return Err(error.into()),
             };
-            // Records of kinds that are not known may lie between `at` and it: they are passed over again.
             index.push(Entry { key, at, used: false });
         }
         index.sort_unstable();
@@ -336,9 +335,4 @@ fn check_shape(number: u32, record: &MessageRecord, row: &RowReceiver) -> Result
     }
     let (recorded, here) = (record.held.len(), row.layout().packets());
     if recorded == here { Ok(()) } else { Err(other(number, "packets", recorded, here)) }
-}
-
-/// A digest as it is printed.
-pub fn hex(digest: &[u8; 32]) -> String {
-    digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes records on a thread of its own: what a disk does never holds up the network.
 
-use super::file::{framed, header_bytes};
-use super::record::{Header, MAX_BODY, Record};
+use super::file::{first_member, member};
+use super::record::{Header, Record};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Writer {
         let (queue, records) = sync_channel(QUEUE);
         let (over, end) = channel();
         let queued_packets = Arc::new(AtomicUsize::new(0));
-        let (counter, called, head) = (Arc::clone(&queued_packets), name.clone(), header_bytes(header));
+        let (counter, called, head) = (Arc::clone(&queued_packets), name.clone(), first_member(header));
         let write = move || {
             let _ = over.send(write_all(file, &called, &head, &records, &counter));
         };
@@ -157,11 +157,7 @@ fn write_all(
             written.lost += u64::from(!is_gap);
             continue;
         }
-        let bytes = framed(&record);
-        if bytes.len() > MAX_BODY {
-            written.lost += 1;
-            continue;
-        }
+        let bytes = member(&record);
         // In one piece, so that a file whose writer was killed ends with a whole record wherever possible.
         match file.write_all(&bytes) {
             Ok(()) => {
