@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transcripts: what arrived of every packet of a run, so that the run can be looked at and repeated bit for bit (the HotNets'24 paper, §5.4).
+//! Transcripts: what arrived of every packet of a run, so that the run can be looked at and
+//! repeated bit for bit (the HotNets'24 paper, §5.4).
 //!
 //! ```text
 //!  endpoint ── events ──► Filter ── events ──► communicator          recording: Recorder looks at what goes by, Writer puts it on disk, on a thread of its own
-//!                        │   ▲                                    replaying: everything arrives, and Replay cuts it to what the file says before it is decoded
+//!                        │   ▲                                    replaying: everything arrives, and Replay trims it to what the file says before it is decoded
 //!                        ▼   │
 //!                       file of records                           Reader gives them back: held bytes and planes of every packet of every message
 //! ```
@@ -22,9 +23,7 @@ mod writer;
 
 pub use file::{ReadError, Reader, VERSION};
 pub use filter::{Filter, Filtered};
-pub use record::{
-    Header, Held, MAX_BODY, MapRecord, MessageRecord, OperationRecord, Record, Shape, hex,
-};
+pub use record::{Header, Held, MAX_BODY, MapRecord, MessageRecord, OperationRecord, Record, Shape, hex};
 pub use recorder::Recorder;
 pub use replay::{Replay, ReplayError};
 pub use writer::{Writer, Written};

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queueing disciplines of interfaces, as rtnetlink lists them, and which of them hold a packet until it is to leave.
+//! Queueing disciplines of interfaces, as rtnetlink lists them, and which of them hold a packet
+//! until it is to leave.
 //!
-//! A socket with SO_TXTIME gives each packet its departure (SCM_TXTIME). `fq` holds it until then, on CLOCK_MONOTONIC (tc-fq(8); Linux 5.8 and later, which say how far ahead they do so). Most
-//! others ignore it. `etf` holds packets, too, and drops everything that has no departure: ARP and TCP.
+//! A socket with SO_TXTIME gives each packet its departure (SCM_TXTIME). `fq` holds it until then,
+//! on CLOCK_MONOTONIC (tc-fq(8); Linux 5.8 and later, which say how far ahead they do so). Most
+//! others ignore it. `etf` holds packets, too, and drops everything that has no departure: ARP and
+//! TCP.
 #![forbid(unsafe_code)]
 
 use nix::errno::Errno;
@@ -44,7 +47,8 @@ pub struct Qdisc {
     pub kind: String,
     /// `fq`: how far ahead of now a departure may be, ns; later packets are dropped.
     pub horizon_ns: Option<u64>,
-    /// `htb`: the class, by its minor number, of packets that no filter assigns; 0: they pass all classes by.
+    /// `htb`: the class, by its minor number, of packets that no filter assigns; 0: they pass all
+    /// classes by.
     pub default_class: Option<u32>,
 }
 
@@ -232,7 +236,8 @@ impl Watch {
         open(libc::RTMGRP_TC as u32).map(Self)
     }
 
-    /// Whether something may have happened to a queueing discipline of one of these interfaces since the last call.
+    /// Whether something may have happened to a queueing discipline of one of these interfaces
+    /// since the last call.
     pub(super) fn has_news(&self, interfaces: &[u32]) -> bool {
         let mut buffer = [0; 8_192];
         let mut news = false;

@@ -195,9 +195,10 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         let (at, records) = (self.position(), self.records);
-        let record = self.source.line().and_then(|line| {
-            line.map(|line| Record::parse(&line)).transpose().map_err(Broken::Damaged)
-        });
+        let record = self
+            .source
+            .line()
+            .and_then(|line| line.map(|line| Record::parse(&line)).transpose().map_err(Broken::Damaged));
         self.over = !matches!(record, Ok(Some(_)));
         self.records += u64::from(!self.over);
         record.map_err(|broken| match broken {

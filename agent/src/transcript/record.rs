@@ -3,7 +3,7 @@
 
 use crate::collective::{Options, Outcome, Replicas};
 use crate::outcome::TransferStats;
-use crate::wire::cut_map::MAX_PACKETS;
+use crate::wire::trim_map::MAX_PACKETS;
 use serde::{Deserialize, Serialize};
 use trimwire_encoder::{Codec, Decoding, Layout, LayoutError, Reach, StreamId, Tensor};
 
@@ -112,7 +112,8 @@ pub struct MessageRecord {
     pub message: u32,
     /// How it was divided and encoded.
     pub shape: Shape,
-    /// Whether it was delivered; of one that was given up, rows that were not there yet count as missing.
+    /// Whether it was delivered; of one that was given up, rows that were not there yet count as
+    /// missing.
     pub delivered: bool,
     /// When it was expected, ns of the recording rank's clock.
     pub started_ns: u64,
@@ -141,7 +142,8 @@ impl MessageRecord {
         (self.duplicates, self.probes, self.asked) = (stats.duplicates, stats.probes, stats.asked);
     }
 
-    /// How far each packet reached, in order: whole planes, and coordinates of the next one; `None` where nothing of it was there. A simulation trims to it.
+    /// How far each packet reached, in order: whole planes, and coordinates of the next one; `None`
+    /// where nothing of it was there. A simulation trims to it.
     ///
     /// # Errors
     /// As [`Shape::layout`].
@@ -171,7 +173,7 @@ pub struct MapRecord {
     pub to: u16,
     /// The message.
     pub message: u32,
-    /// Whole planes of each packet; [`crate::wire::cut_map::FULL`]: all that were sent.
+    /// Whole planes of each packet; [`crate::wire::trim_map::FULL`]: all that were sent.
     pub planes: Vec<u8>,
 }
 

@@ -2,7 +2,7 @@
 //! Files of records: whatever happens to them.
 
 use super::*;
-use crate::wire::cut_map::{FULL, MAX_PACKETS};
+use crate::wire::trim_map::{FULL, MAX_PACKETS};
 use proptest::prelude::*;
 use std::io::{self, Cursor, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -182,7 +182,8 @@ fn files_that_are_no_transcripts_are_refused_by_what_they_are() {
     assert!(error(b"").contains("empty"));
     assert!(error(b"#!/bin/sh\necho this is something else\n").contains("no transcript"));
     assert!(error(b"trimwireT\x01").contains("version 1; valid is 2"));
-    let opening = |line: &str| error(&file::member(&serde_json::from_str::<serde_json::Value>(line).expect("JSON")));
+    let opening =
+        |line: &str| error(&file::member(&serde_json::from_str::<serde_json::Value>(line).expect("JSON")));
     assert!(opening(r#"{"trimwire":"transcript","version":3}"#).contains("version 3; valid is 2"));
     assert!(opening(r#"{"trimwire":"fabric","version":2}"#).contains("no transcript"));
     let rank = r#"{"trimwire":"transcript","version":2,"job":0,"rank":2,"world":2,"seed":0}"#;
@@ -209,7 +210,10 @@ fn records_that_say_what_cannot_be_are_refused_by_what_it_is() {
     let at = bytes.len() as u64;
     bytes.extend(file::member(&String::from_utf8(long).expect("spaces")));
     let (_, error) = read(&bytes);
-    assert!(matches!(error, Some(ReadError::Damaged { at: found, records: 0, .. }) if found == at), "{error:?}");
+    assert!(
+        matches!(error, Some(ReadError::Damaged { at: found, records: 0, .. }) if found == at),
+        "{error:?}"
+    );
 }
 
 /// What docs/reference/transcript.md says under "Size".

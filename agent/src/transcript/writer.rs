@@ -33,8 +33,9 @@ pub struct Written {
     pub error: Option<String>,
 }
 
-/// Writes a transcript. Recording is for looking at a run, never a reason to fail or to stall it: where the disk is slower than the network records are left out, and the file says how many; where it
-/// is full, or gone, the file ends, and [`Written`] says why.
+/// Writes a transcript. Recording is for looking at a run, never a reason to fail or to stall it:
+/// where the disk is slower than the network records are left out, and the file says how many;
+/// where it is full, or gone, the file ends, and [`Written`] says why.
 #[derive(Debug)]
 pub struct Writer {
     name: String,
@@ -158,7 +159,8 @@ fn write_all(
             continue;
         }
         let bytes = member(&record);
-        // In one piece, so that a file whose writer was killed ends with a whole record wherever possible.
+        // In one piece, so that a file whose writer was killed ends with a whole record wherever
+        // possible.
         match file.write_all(&bytes) {
             Ok(()) => {
                 written.records += u64::from(!is_gap);

@@ -92,14 +92,7 @@ impl Socket {
     ///
     /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero'.
     #[new]
-    fn new(
-        ip: &str,
-        port: u16,
-        paths: u16,
-        receive: &str,
-        checksums: &str,
-        channels: u16,
-    ) -> PyResult<Self> {
+    fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str, channels: u16) -> PyResult<Self> {
         if !(1..=CHANNELS_MOST).contains(&channels) {
             let text = format!("channels: {channels}; valid are 1 to {CHANNELS_MOST}");
             return Err(PyValueError::new_err(text));

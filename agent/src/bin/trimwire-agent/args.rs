@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
-    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, UdpLink, Link, LinkError, Pacing,
-    Receive, UdpConfig, on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Pacing, Receive, UdpConfig,
+    UdpLink, on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};

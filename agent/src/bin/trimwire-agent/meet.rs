@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimwire_agent::cores::{Cores, channels_of};
 use trimwire_agent::driver::interfaces::interfaces;
-use trimwire_agent::driver::{UdpLink, Link};
+use trimwire_agent::driver::{Link, UdpLink};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST};
 use trimwire_agent::rendezvous::{
     Certificates, Config, Hosts, Launch, LaunchError, Member, Offer, RendezvousError, Security, Settings,

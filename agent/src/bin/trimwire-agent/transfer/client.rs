@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use trimwire_agent::driver::interfaces::mtu_of;
-use trimwire_agent::driver::{Driver, UdpLink, Link as _};
+use trimwire_agent::driver::{Driver, Link as _, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::transfer::{TransferError, TransferStats};
 use trimwire_encoder::{EncodeError, Encoder, Envelope, Job, Message};
