@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimwire_agent::cores::{Cores, channels_of};
 use trimwire_agent::driver::interfaces::interfaces;
-use trimwire_agent::driver::{HostLink, Link};
+use trimwire_agent::driver::{Link, UdpLink};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST};
 use trimwire_agent::rendezvous::{
     Certificates, Config, Hosts, Launch, LaunchError, Member, Offer, RendezvousError, Security, Settings,
@@ -88,7 +88,7 @@ pub(crate) struct Met {
     pub(crate) mtu: Option<u16>,
     pub(crate) endpoint: EndpointConfig,
     /// One a channel.
-    pub(crate) links: Vec<HostLink>,
+    pub(crate) links: Vec<UdpLink>,
 }
 
 /// Who meets others.

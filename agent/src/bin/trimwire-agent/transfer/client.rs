@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use trimwire_agent::driver::interfaces::mtu_of;
-use trimwire_agent::driver::{Driver, HostLink, Link as _};
+use trimwire_agent::driver::{Driver, Link as _, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::transfer::{TransferError, TransferStats};
 use trimwire_encoder::{EncodeError, Encoder, Envelope, Job, Message};
@@ -168,7 +168,7 @@ fn hear(line: &mut Line, patience: Option<Duration>) -> Result<Word, Failure> {
 
 struct Sending<'a> {
     args: &'a TransferArgs,
-    driver: Driver<HostLink>,
+    driver: Driver<UdpLink>,
     publisher: Publisher,
     look_ns: u64,
     messages: Vec<Sent>,

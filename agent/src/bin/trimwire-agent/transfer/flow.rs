@@ -42,7 +42,7 @@ impl Flow {
             from,
             address,
             packets: stats.data_received,
-            trimmed: stats.cut_received,
+            trimmed: stats.trimmed_received,
             missing: stats.missing,
             bytes: stats.data_bytes_received,
             seconds: took_ns as f64 / 1e9,
@@ -164,17 +164,17 @@ impl Intervals {
         for (rank, stats, rtt_ns) in peers {
             let before = self.last.insert(rank, stats).unwrap_or_default();
             let (bytes, packets, seen, cut) = if sends {
-                let PeerStats { data_bytes_sent, data_sent, arrived, cut, .. } = stats;
+                let PeerStats { data_bytes_sent, data_sent, arrived, trimmed, .. } = stats;
                 (
                     data_bytes_sent - before.data_bytes_sent,
                     data_sent - before.data_sent,
                     arrived - before.arrived,
-                    cut - before.cut,
+                    trimmed - before.trimmed,
                 )
             } else {
                 let packets = stats.data_received - before.data_received;
                 let bytes = stats.data_bytes_received - before.data_bytes_received;
-                (bytes, packets, packets, stats.cut_received - before.cut_received)
+                (bytes, packets, packets, stats.trimmed_received - before.trimmed_received)
             };
             parts.push(Part {
                 rank,

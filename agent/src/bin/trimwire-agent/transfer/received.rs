@@ -93,7 +93,7 @@ impl Arrived {
             seed: offer.seed,
             packets: transfer.packets,
             full: transfer.full,
-            trimmed: transfer.cut,
+            trimmed: transfer.trimmed,
             missing: transfer.missing,
             duplicates: transfer.duplicates,
             planes,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
-use trimwire_agent::driver::{Application, Driver, HostLink, incarnation};
+use trimwire_agent::driver::{Application, Driver, UdpLink, incarnation};
 use trimwire_agent::endpoint::{Endpoint, Event, Expectation, Reliability};
 use trimwire_agent::snapshot::PeerStats;
 use trimwire_agent::transfer::{TransferError, TransferStats};
@@ -127,7 +127,7 @@ pub(super) fn run(args: &TransferArgs) -> Result<bool, Failure> {
 }
 
 /// Waits until all senders are there and ready. Who leaves meanwhile, or cannot be agreed with, ends the test.
-fn gather(args: &TransferArgs, clients: &mut BTreeMap<u16, Client>) -> Result<Driver<HostLink>, Failure> {
+fn gather(args: &TransferArgs, clients: &mut BTreeMap<u16, Client>) -> Result<Driver<UdpLink>, Failure> {
     let own = args.link.own_address()?;
     let key = args.link.seal_key()?;
     let listener = talk::listen(own, args.link.port())?;
@@ -185,7 +185,7 @@ fn expect(
     args: &TransferArgs,
     client: &Client,
     message: u32,
-    driver: &mut Driver<HostLink>,
+    driver: &mut Driver<UdpLink>,
 ) -> Result<(), Failure> {
     let offer = &client.offer;
     let expectation = Expectation {
@@ -207,7 +207,7 @@ fn expect(
 fn serve(
     args: &TransferArgs,
     clients: &mut BTreeMap<u16, Client>,
-    mut driver: Driver<HostLink>,
+    mut driver: Driver<UdpLink>,
 ) -> Result<bool, Failure> {
     for client in clients.values_mut() {
         expect(args, client, 0, &mut driver)?;
@@ -307,7 +307,7 @@ impl Client {
     }
 
     /// Hears what it has to say, if anything: that the test is over. `Err`: it has gone, or says something else, and that is its end.
-    fn listen(&mut self, driver: &mut Driver<HostLink>, overlap: &mut Overlap) -> anyhow::Result<()> {
+    fn listen(&mut self, driver: &mut Driver<UdpLink>, overlap: &mut Overlap) -> anyhow::Result<()> {
         if !self.line.has_word() {
             return Ok(());
         }
@@ -328,7 +328,7 @@ impl Client {
         word.and_then(|word| Err(anyhow!("{} says {word:?} in the middle of a test", self.line.address)))
     }
 
-    fn cancel(&self, driver: &mut Driver<HostLink>) {
+    fn cancel(&self, driver: &mut Driver<UdpLink>) {
         let now_ns = driver.now_ns();
         driver.endpoint().abort_expect(now_ns, self.rank, self.delivered, 0, Reason::Cancelled);
     }
@@ -347,7 +347,7 @@ impl Client {
     }
 
     /// Everything of it is there.
-    fn end(&mut self, driver: &mut Driver<HostLink>, overlap: &mut Overlap) {
+    fn end(&mut self, driver: &mut Driver<UdpLink>, overlap: &mut Overlap) {
         let (at_ns, bytes) = self.latest;
         overlap.end(at_ns, bytes);
         self.tell(driver.endpoint());
@@ -359,7 +359,7 @@ impl Client {
         args: &TransferArgs,
         message: u32,
         transfer: TransferStats,
-        driver: &mut Driver<HostLink>,
+        driver: &mut Driver<UdpLink>,
         overlap: &mut Overlap,
     ) -> Result<Arrived, Failure> {
         let rows = std::mem::take(&mut self.rows);
