@@ -8,9 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 fn start(words: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwire-agent"));
-    for variable in
-        ["RANK", "WORLD_SIZE", "MASTER_ADDR", "TRIMWIRE_PEERS", "TRIMWIRE_HOSTS", "TRIMWIRE_SOCKET_IFNAME"]
-    {
+    for variable in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "TRIMWIRE_PEERS", "TRIMWIRE_SOCKET_IFNAME"] {
         command.env_remove(variable);
     }
     command.args(words.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
