@@ -10,7 +10,6 @@ mod args;
 mod cli;
 mod doctor;
 mod gradient;
-mod http;
 mod meet;
 mod metrics;
 mod operation;
