@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread and others.
 
-mod files;
 mod offload;
 mod packet_socket;
 mod port;
@@ -11,15 +10,14 @@ mod worker;
 use crate::SharedSwitch;
 use crate::engine::trace::Record;
 use crate::pcap::Capture;
-use files::Files;
 use port::Port;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use worker::{Mailbox, Shared, Worker};
 
 pub use crate::pcap::CaptureError;
@@ -47,16 +45,6 @@ pub enum DriverError {
         /// Interface name.
         interface: String,
         /// The system's reason.
-        source: io::Error,
-    },
-    /// A file that stands for an interface cannot be used.
-    #[error("--use-files, port {port}: '{}'", path.display())]
-    File {
-        /// Port number.
-        port: u16,
-        /// The file.
-        path: PathBuf,
-        /// The reason.
         source: io::Error,
     },
     /// Waiting for frames failed.
@@ -156,8 +144,6 @@ pub struct Driver {
     switch: SharedSwitch,
     /// In the order of their attachments.
     ports: Vec<Port>,
-    /// In the place of interfaces.
-    files: Option<Files>,
     threads: usize,
     start: Instant,
     /// The first thread's.
@@ -194,27 +180,11 @@ impl Driver {
             };
             ports.push(Port::new(ports.len(), attachment, socket, 0, ring_bytes));
         }
-        Self::with_ports(switch, ports, None)
-    }
-
-    /// Takes pcap files for interfaces: what `NAME_in.pcap` holds comes in from `wait` on, in the order of its times and as fast as
-    /// the switch works; what leaves is written to `NAME_out.pcap`.
-    pub fn with_files(
-        switch: SharedSwitch,
-        attachments: Vec<Attachment>,
-        wait: Duration,
-    ) -> Result<Self, DriverError> {
-        let start_ns = wait.as_nanos().try_into().unwrap_or(u64::MAX);
-        let files = Files::open(&attachments, start_ns)
-            .map_err(|(Attachment { port, .. }, path, source)| DriverError::File { port, path, source })?;
-        let ports = (0..).zip(attachments);
-        let ports =
-            ports.map(|(place, attachment)| Port::new(place, attachment, None, u64::MAX, 0)).collect();
-        Self::with_ports(switch, ports, Some(files))
+        Self::with_ports(switch, ports)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
-    fn with_ports(switch: SharedSwitch, ports: Vec<Port>, files: Option<Files>) -> Result<Self, DriverError> {
+    fn with_ports(switch: SharedSwitch, ports: Vec<Port>) -> Result<Self, DriverError> {
         let counters =
             ports.iter().map(|port: &Port| (port.attachment.port, PortCounter::default())).collect();
         let counters = Counters(Arc::new(counters));
@@ -222,7 +192,6 @@ impl Driver {
         Ok(Self {
             switch,
             ports,
-            files,
             threads: 1,
             start: Instant::now(),
             woken,
@@ -233,7 +202,7 @@ impl Driver {
         })
     }
 
-    /// Has so many threads move frames, each at its own ports: as many as there are ports at most, and one where ports are on files.
+    /// Has so many threads move frames, each at its own ports: as many as there are ports at most.
     pub fn set_threads(&mut self, threads: usize) {
         self.threads = threads;
     }
@@ -279,8 +248,7 @@ impl Driver {
 
     /// Moves frames until `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
-        let most = if self.files.is_some() { 1 } else { self.ports.len().max(1) };
-        let threads = self.threads.clamp(1, most);
+        let threads = self.threads.clamp(1, self.ports.len().max(1));
         let mut ends = vec![(self.woken.try_clone()?, self.waker.clone())];
         for _ in 1..threads {
             ends.push(waker()?);
@@ -307,7 +275,7 @@ impl Driver {
         };
         let mut workers = Vec::new();
         for (number, (ports, (woken, _))) in shares.into_iter().zip(ends).enumerate() {
-            workers.push(Worker::new(number, ports, self.files.take(), woken));
+            workers.push(Worker::new(number, ports, woken));
         }
         let (first, others) = workers.split_at_mut(1);
         let result = std::thread::scope(|scope| {
@@ -334,7 +302,6 @@ impl Driver {
         for worker in workers {
             self.unattached += worker.unattached;
             self.ports.extend(worker.ports);
-            self.files = self.files.take().or(worker.files);
         }
         self.ports.sort_by_key(|port| port.place);
         result

@@ -42,6 +42,10 @@ mod layout;
 mod limits;
 mod machine;
 mod meter;
+#[cfg(feature = "native")]
+mod native;
+#[cfg(not(feature = "native"))]
+#[path = "engine/no_native.rs"]
 mod native;
 mod packed;
 mod packet;

@@ -13,7 +13,7 @@ use crate::engine::trace::Record;
 use std::io::{self, Write};
 
 /// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum TraceFormat {
     /// A line for each record, for people.
     #[default]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A port on an interface, whether that is there or not.
 
-use super::files::Files;
 use super::offload::Refusal;
 use super::packet_socket::{PacketSocket, Sent};
 use super::{Attachment, PortStats};
@@ -67,23 +66,6 @@ impl Port {
                 (&self.attachment, if carrier { "has its carrier back" } else { "has lost its carrier" });
             tracing::warn!("port {port}: interface '{interface}' {word}");
         }
-    }
-
-    /// Writes everything to the port's file.
-    pub(super) fn write(&mut self, files: &mut Files, spent: &mut Vec<Vec<u8>>, unix_ns: u64) {
-        let Attachment { port, interface } = &self.attachment;
-        for frame in &self.outgoing {
-            match files.send(*port, unix_ns, frame) {
-                Ok(()) => self.stats.sent += 1,
-                Err(error) => {
-                    self.stats.lost += 1;
-                    if !std::mem::replace(&mut self.warned, true) {
-                        tracing::error!("port {port}: '{interface}_out.pcap': {error}");
-                    }
-                }
-            }
-        }
-        spent.append(&mut self.outgoing);
     }
 
     /// Sends what the interface takes; keeps some of the rest.

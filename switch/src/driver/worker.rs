@@ -12,7 +12,7 @@
 
 use super::packet_socket::wait;
 use super::port::{MOST_OUTGOING, Port};
-use super::{Counters, DriverError, Files, PacketSocket, TraceSink, Waker, unix_time_ns};
+use super::{Counters, DriverError, PacketSocket, TraceSink, Waker, unix_time_ns};
 use crate::device::Transmit;
 use crate::{SharedSwitch, Switch};
 use std::io::Read as _;
@@ -96,8 +96,6 @@ struct Turn {
 pub(super) struct Worker {
     number: usize,
     pub(super) ports: Vec<Port>,
-    /// In the place of interfaces.
-    pub(super) files: Option<Files>,
     woken: UnixStream,
     /// Buffers of sent frames, to be given back at the next turn.
     spent: Vec<Vec<u8>>,
@@ -114,11 +112,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(number: usize, ports: Vec<Port>, files: Option<Files>, woken: UnixStream) -> Self {
+    pub(super) fn new(number: usize, ports: Vec<Port>, woken: UnixStream) -> Self {
         Self {
             number,
             ports,
-            files,
             woken,
             spent: Vec::new(),
             unattached: 0,
@@ -215,15 +212,6 @@ impl Worker {
                 Err(error) => port.failed(&error, now_ns),
             }
         }
-        let mut files_ns = None;
-        if let Some(files) = &mut self.files {
-            files_ns = files.receive(now_ns, |number, frame| {
-                switch.handle_frame(now_ns, number, frame);
-                if let Some(port) = self.ports.iter_mut().find(|port| port.attachment.port == number) {
-                    port.stats.received += 1;
-                }
-            });
-        }
         if switch.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
             switch.handle_timeout(now_ns);
         }
@@ -235,9 +223,7 @@ impl Worker {
                     self.unattached += 1;
                     self.spent.push(frame);
                     // Controllers hear of it, as of a cable that is not there.
-                    if self.files.is_none() {
-                        switch.set_link_up(port, false);
-                    }
+                    switch.set_link_up(port, false);
                 }
             }
         }
@@ -255,7 +241,7 @@ impl Worker {
         }
         for port in &self.ports {
             let up = port.socket.is_some() && port.carrier;
-            switch.set_link_up(port.attachment.port, up || self.files.is_some());
+            switch.set_link_up(port.attachment.port, up);
         }
         let due_ns = self.watch(shared, now_ns, switch.poll_timeout());
         // Taken before the switch is given away, so that the notes stay in order.
@@ -267,10 +253,7 @@ impl Worker {
         }
         drop(sink);
         for port in &mut self.ports {
-            match &mut self.files {
-                Some(files) => port.write(files, &mut self.spent, unix_ns),
-                None => port.flush(&mut self.spent, now_ns, unix_ns),
-            }
+            port.flush(&mut self.spent, now_ns, unix_ns);
         }
         let free =
             self.ports.iter_mut().filter(|port| port.outgoing.is_empty() && port.window < MOST_OUTGOING);
@@ -290,7 +273,7 @@ impl Worker {
             }
         }
         self.publish(shared);
-        Turn { due_ns: [due_ns, files_ns].into_iter().flatten().min(), more }
+        Turn { due_ns, more }
     }
 
     /// When this thread is to call the switch that wants to be called at `due_ns`; `None` where another one does, which looks again before

@@ -252,17 +252,20 @@ impl Calculation {
     }
 
     /// The bytes that the output follows from, where they are all, and each of them is known.
+    #[cfg(feature = "native")]
     pub(super) fn message(&self) -> Option<&Message> {
         let alone = !self.with_payload && self.sum.is_none() && self.algorithm != Algorithm::RoundRobin;
         self.message.as_ref().filter(|_| alone)
     }
 
     /// The output over the bytes of a [`message`](Self::message).
+    #[cfg(feature = "native")]
     pub(super) fn of_bytes(&self, bytes: &[u8]) -> u64 {
         self.algorithm.compute(bytes)
     }
 
     /// An Internet checksum that follows from limbs alone.
+    #[cfg(feature = "native")]
     pub(super) fn sum_of_limbs(&self) -> Option<&Sum> {
         self.sum.as_ref().filter(|_| !self.with_payload)
     }

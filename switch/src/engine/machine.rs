@@ -109,6 +109,7 @@ impl Machine<'_> {
     }
 
     /// Carries out the instruction at `place`; where to go on, or `None` for the end.
+    #[cfg(feature = "native")]
     pub(super) fn step(
         &mut self,
         place: u32,

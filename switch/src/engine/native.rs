@@ -14,12 +14,6 @@
 //! every limb that it names is looked at while it is translated, packets are read behind a comparison with their length, and places that are known only
 //! at run time go through a table of those that there are.
 
-use super::arrays::Arrays;
-use super::calculation::{Calculation, Checksum};
-use super::layout::Layout;
-use super::parser::Deparser;
-use super::table::Table;
-
 mod call;
 mod headers;
 mod instruction;
@@ -31,18 +25,10 @@ mod wide;
 
 pub(super) use call::{Native, NativePacking};
 
+use super::program::Parts;
+
 /// More instructions are interpreted: compiling takes some 10 µs for each.
 const MOST_INSTRUCTIONS: usize = 1 << 14;
-
-/// What code names beside limbs.
-pub(super) struct Parts<'a> {
-    pub(super) layout: &'a Layout,
-    pub(super) deparser: &'a Deparser,
-    pub(super) calculations: &'a [Calculation],
-    pub(super) checksums: &'a [Checksum],
-    pub(super) tables: &'a [Table],
-    pub(super) arrays: &'a Arrays,
-}
 
 #[cfg(test)]
 mod tests;

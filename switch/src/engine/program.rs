@@ -21,7 +21,7 @@ use super::json::{self, Result, malformed};
 use super::layout::{Layout, Slot};
 use super::limits::{Pieces, ProgramLimits};
 use super::meter::{Meter, MeterArray, MeterUnit};
-use super::native::{Native, Parts};
+use super::native::Native;
 use super::parser::{Deparser, Parser, ValueSet};
 use super::profile::Profile;
 use super::table::{Table, TableScope, load_table};
@@ -85,6 +85,17 @@ impl Program {
         };
         self.digests.iter().map(info).collect()
     }
+}
+
+/// What code names beside limbs: for compiling it to machine code.
+#[cfg_attr(not(feature = "native"), expect(dead_code, reason = "nothing is compiled"))]
+pub(super) struct Parts<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) deparser: &'a Deparser,
+    pub(super) calculations: &'a [Calculation],
+    pub(super) checksums: &'a [Checksum],
+    pub(super) tables: &'a [Table],
+    pub(super) arrays: &'a Arrays,
 }
 
 pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, InitialState)> {

@@ -338,6 +338,7 @@ impl Table {
     }
 
     /// The keys, where they are one word together, from the high end on.
+    #[cfg(feature = "native")]
     pub(super) fn word_keys(&self) -> Option<&[Key]> {
         (self.packed && !self.keys.is_empty()).then_some(&self.keys[..])
     }

@@ -76,6 +76,7 @@ impl Words {
     }
 
     /// Where each word begins, its bytes, and what is in the eight bytes from its beginning on.
+    #[cfg(feature = "native")]
     pub(super) fn windows(&self) -> impl Iterator<Item = (u32, u32, &[Part])> {
         self.list.iter().map(|word| {
             let parts = &self.parts[word.first as usize..word.end as usize];

@@ -138,23 +138,8 @@ impl Runner<'_> {
             Command::CheckCounter { counter, index, condition } => {
                 self.check_counter(line, counter, index, condition.as_ref())?;
             }
-            Command::MirroringAdd { .. }
-            | Command::MirroringAddMc { .. }
-            | Command::MirroringDelete { .. }
-            | Command::MirroringGet { .. }
-            | Command::McMgrpCreate { .. }
-            | Command::McNodeCreate { .. }
-            | Command::McNodeUpdate { .. }
-            | Command::McNodeAssociate { .. }
-            | Command::CounterRead { .. }
-            | Command::CounterWrite { .. }
-            | Command::RegisterRead { .. }
-            | Command::RegisterWrite { .. }
-            | Command::RegisterReset { .. }
-            | Command::MeterGetRates { .. }
-            | Command::MeterSetRates { .. }
-            | Command::MeterArraySetRates { .. } => {
-                if let Some(text) = self.direct(command)? {
+            other => {
+                if let Some(text) = self.direct(other)? {
                     self.outcome.readings.push(Reading { line, text });
                 }
             }
@@ -341,25 +326,12 @@ fn direct(control: &mut Control, tree: &mut Tree, command: &Command) -> Result<O
     match command {
         Command::MirroringAdd { session, port } => tree.mirror_to_port(control, *session, *port)?,
         Command::MirroringAddMc { session, group } => tree.mirror_to_group(control, *session, *group)?,
-        Command::MirroringDelete { session } => tree.delete_session(control, *session)?,
         Command::MirroringGet { session } => {
             return Ok(Some(format!("mirroring session {session} = {}", tree.describe_session(*session)?)));
         }
         Command::McMgrpCreate { group } => tree.create_group(control, *group)?,
         Command::McNodeCreate { instance, ports } => tree.create_node(*instance, ports),
-        Command::McNodeUpdate { node, ports } => tree.update_node(control, *node, ports)?,
         Command::McNodeAssociate { group, node } => tree.associate(control, *group, *node)?,
-        Command::CounterRead { counter, index } => {
-            let name = named("counter", counter, control.counters().map(|(name, _)| name))?;
-            let CounterValue { packets, bytes } =
-                control.counter(&name, *index).map_err(|error| error.message)?;
-            return Ok(Some(format!("counter {name}[{index}] = {packets} packets, {bytes} bytes")));
-        }
-        Command::CounterWrite { counter, index, packets, bytes } => {
-            let name = named("counter", counter, control.counters().map(|(name, _)| name))?;
-            let value = CounterValue { packets: *packets, bytes: *bytes };
-            control.set_counter(&name, *index, value).map_err(|error| error.message)?;
-        }
         Command::RegisterRead { register, index } => {
             let name = named("register", register, control.registers().map(|(name, ..)| name))?;
             let value = control.register(&name, *index).map_err(|error| error.message)?;
@@ -398,15 +370,8 @@ fn direct(control: &mut Control, tree: &mut Tree, command: &Command) -> Result<O
                 control.set_meter(&name, index, Some(config)).map_err(|error| error.message)?;
             }
         }
-        // Not of the switch's command line: `execute` has dealt with these.
-        Command::Packet { .. }
-        | Command::Expect { .. }
-        | Command::NoPacket
-        | Command::Add { .. }
-        | Command::Remove(_)
-        | Command::SetDefault { .. }
-        | Command::CheckCounter { .. }
-        | Command::Wait => {}
+        // `execute` has dealt with the others.
+        _ => {}
     }
     Ok(None)
 }

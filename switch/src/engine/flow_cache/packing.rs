@@ -48,6 +48,7 @@ impl Packing {
     }
 
     /// By word: the bits of its parts, and their limbs, from the least significant one on.
+    #[cfg(feature = "native")]
     pub(crate) fn parts(&self) -> impl Iterator<Item = (u32, &[u32])> {
         let whole = self.whole.iter().map(|limbs| (64, &limbs[..]));
         let halves = self.halves.iter().map(|limbs| (32, &limbs[..]));

@@ -20,6 +20,7 @@ impl Machine<'_> {
     }
 
     /// The same of a table whose keys are one word together, which is this.
+    #[cfg(feature = "native")]
     pub(in super::super) fn apply_word(
         &mut self,
         number: usize,

@@ -358,6 +358,7 @@ impl Deparser {
     }
 
     /// Numbers of headers, valid or not, in the order in which they leave.
+    #[cfg(feature = "native")]
     pub(crate) fn order(&self) -> impl Iterator<Item = u32> {
         self.order.iter().map(|emitted| emitted.header)
     }

@@ -7,7 +7,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
-use super::workload::{Program, frames, install, write_routes};
+use super::workload::{frames, install, write_routes};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
@@ -150,12 +150,7 @@ impl Bench {
 
     /// Frames of one length beside nothing, beside a thread that is busy with nothing, and while more routes are written in one
     /// request.
-    pub(super) fn steady(
-        &self,
-        program: &Program,
-        length: usize,
-        routes: u32,
-    ) -> Result<Vec<Steady>, String> {
+    pub(super) fn steady(&self, length: usize, routes: u32) -> Result<Vec<Steady>, String> {
         // Caches, carrier, and a first packet that makes the switch allocate.
         steadily("", length, &|| true)?;
         let idle = steadily("nothing", length, &|| true)?;
@@ -176,7 +171,7 @@ impl Bench {
                 let wrote = runtime().and_then(|runtime| {
                     // In the middle of frames.
                     std::thread::sleep(STEADY / 4);
-                    let wrote = runtime.block_on(write_routes(&self.address, program, routes));
+                    let wrote = runtime.block_on(write_routes(&self.address, routes));
                     std::thread::sleep(STEADY / 4);
                     wrote
                 });
@@ -201,12 +196,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 ///
 /// # Errors
 /// No right to make interfaces, a switch that does not start or take the program.
-pub(super) fn start(
-    switch: &SwitchUnderTest,
-    program: &Program,
-    ports: Range<u16>,
-    threads: u16,
-) -> Result<Bench, String> {
+pub(super) fn start(switch: &SwitchUnderTest, ports: Range<u16>, threads: u16) -> Result<Bench, String> {
     ip("link set lo up")?;
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let mut words: Vec<String> = Vec::new();
@@ -240,7 +230,7 @@ pub(super) fn start(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    runtime()?.block_on(install(&address, 1, program, u32::from(ports.end) - 1, false))?;
+    runtime()?.block_on(install(&address, 1, u32::from(ports.end) - 1, false))?;
     Ok(Bench { name: switch.name.clone(), running, address, ports })
 }
 
