@@ -1,143 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread and others.
+//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the
+//! caller's thread and others.
 
+mod counters;
+mod error;
 mod offload;
 mod packet_socket;
 mod port;
 mod ring;
+mod waker;
 mod worker;
 
 use crate::SharedSwitch;
-use crate::engine::trace::Record;
 use crate::pcap::Capture;
+use counters::PortCounter;
 use port::Port;
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
+use waker::waker;
 use worker::{Mailbox, Shared, Worker};
 
 pub use crate::pcap::CaptureError;
+pub use counters::{Counters, PortStats};
+pub use error::DriverError;
 pub use offload::Refusal;
 pub use packet_socket::{PacketSocket, Received, Sent};
-
-/// A port on an interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attachment {
-    /// Port number.
-    pub port: u16,
-    /// Interface name.
-    pub interface: String,
-}
-
-/// Why a driver does not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DriverError {
-    /// An interface cannot be opened.
-    #[error("port {port}: cannot open interface '{interface}'{}", hint(.source))]
-    Open {
-        /// Port number.
-        port: u16,
-        /// Interface name.
-        interface: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// Waiting for frames failed.
-    #[error("cannot wait for frames")]
-    Wait(#[from] io::Error),
-    /// A thread for ports was not made.
-    #[error("cannot start a thread for ports; --threads asks for fewer")]
-    Thread(#[source] io::Error),
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => " (packet sockets need CAP_NET_RAW: run as root)",
-        _ if error.raw_os_error() == Some(libc::ENODEV) => " (no such interface; `ip link` lists them)",
-        _ => "",
-    }
-}
-
-/// Frames of one port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PortStats {
-    /// Received.
-    pub received: u64,
-    /// Sent.
-    pub sent: u64,
-    /// Not sent: the interface was gone, slower than the port's rate, or refused the frame (its MTU).
-    pub lost: u64,
-    /// Not received: the kernel's receive buffer was full.
-    pub missed: u64,
-    /// Not received: bursts that cannot be cut up into frames ([`Refusal`]), and frames longer than 9,230 bytes.
-    pub refused: u64,
-}
-
-/// What a driver counts, readable while it works.
-#[derive(Debug, Clone)]
-pub struct Counters(Arc<Vec<(u16, PortCounter)>>);
-
-impl Counters {
-    /// Frames by port number.
-    pub fn read(&self) -> BTreeMap<u16, PortStats> {
-        self.0.iter().map(|(port, counter)| (*port, counter.read())).collect()
-    }
-
-    fn publish(&self, place: usize, stats: &PortStats) {
-        self.0[place].1.publish(stats);
-    }
-}
-
-#[derive(Debug, Default)]
-struct PortCounter {
-    received: AtomicU64,
-    sent: AtomicU64,
-    lost: AtomicU64,
-    missed: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl PortCounter {
-    fn read(&self) -> PortStats {
-        let Self { received, sent, lost, missed, refused } = self;
-        let [received, sent, lost, missed, refused] =
-            [received, sent, lost, missed, refused].map(|counter| counter.load(Ordering::Relaxed));
-        PortStats { received, sent, lost, missed, refused }
-    }
-
-    fn publish(&self, stats: &PortStats) {
-        self.received.store(stats.received, Ordering::Relaxed);
-        self.sent.store(stats.sent, Ordering::Relaxed);
-        self.lost.store(stats.lost, Ordering::Relaxed);
-        self.missed.store(stats.missed, Ordering::Relaxed);
-        self.refused.store(stats.refused, Ordering::Relaxed);
-    }
-}
+pub use port::Attachment;
+pub use waker::Waker;
+pub use worker::TraceSink;
 
 /// Memory of the kernel's for what waits to be received at all ports together, and at one.
 const RING_BYTES: usize = 32 << 20;
 const MOST_RING_BYTES: usize = 16 << 20;
-/// A smaller ring would lose what a socket's buffer, which takes memory only for what waits, has room for.
+/// A smaller ring would lose what a socket's buffer, which takes memory only for what waits, has
+/// room for.
 const LEAST_RING_BYTES: usize = 1 << 20;
-
-/// Wakes a driver after the control plane has changed something.
-#[derive(Debug, Clone)]
-pub struct Waker(Arc<UnixStream>);
-
-impl Waker {
-    /// Makes the driver look at the switch soon. Never blocks: a full pipe is as good as a woken driver.
-    pub fn wake(&self) {
-        let _ = (&*self.0).write(&[0]);
-    }
-}
-
-/// Takes a switch's trace: records, and how many were lost.
-pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
 
 /// Sockets, clock and threads of one switch.
 pub struct Driver {
@@ -218,7 +119,8 @@ impl Driver {
         move || start.elapsed().as_nanos() as u64
     }
 
-    /// Captures what comes in and goes out from here on, for each interface in two files of an existing folder.
+    /// Captures what comes in and goes out from here on, for each interface in two files of an
+    /// existing folder.
     pub fn capture(&mut self, folder: &Path) -> Result<(), CaptureError> {
         for port in &mut self.ports {
             port.capture = Some(Capture::create(folder, &port.attachment.interface)?);
@@ -306,18 +208,4 @@ impl Driver {
         self.ports.sort_by_key(|port| port.place);
         result
     }
-}
-
-/// What is readable when its waker was used.
-fn waker() -> io::Result<(UnixStream, Waker)> {
-    let (woken, waker) = UnixStream::pair()?;
-    woken.set_nonblocking(true)?;
-    waker.set_nonblocking(true)?;
-    Ok((woken, Waker(Arc::new(waker))))
-}
-
-/// The system's clock.
-#[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
-fn unix_time_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

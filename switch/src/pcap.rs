@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures as `simple_switch --pcap` writes them: for each interface what came in and what went out.
+//! Captures as `simple_switch --pcap` writes them: for each interface what came in and what went
+//! out.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,8 @@ pub(crate) const SNAP_LENGTH: u32 = 262_144;
 
 /// A pcap file (version 2.4, Ethernet, nanoseconds) on its way into `W`.
 ///
-/// Every frame is written in one call and nothing is kept back: what a killed switch leaves ends with a whole frame.
+/// Every frame is written in one call and nothing is kept back: what a killed switch leaves ends
+/// with a whole frame.
 #[derive(Debug)]
 pub(crate) struct PcapWriter<W> {
     to: W,
@@ -25,7 +27,8 @@ impl<W: Write> PcapWriter<W> {
     /// # Errors
     /// Those of `to`.
     pub(crate) fn new(mut to: W) -> io::Result<Self> {
-        // draft-ietf-opsawg-pcap-04, section 4: the magic number of nanosecond resolution, in our byte order.
+        // draft-ietf-opsawg-pcap-04, section 4: the magic number of nanosecond resolution, in our
+        // byte order.
         let mut header = Vec::with_capacity(24);
         header.extend(0xa1b2_3c4d_u32.to_le_bytes());
         header.extend(2_u16.to_le_bytes());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet's way through the switch, for people and for programs: the engine's records as text or as JSON lines.
+//! A packet's way through the switch, for people and for programs: the engine's records as text or
+//! as JSON lines.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet allocates nothing once buffers have been recycled, whatever the flow cache knows of it, as machine code and interpreted. And what
-//! programs took goes with them.
+//! A packet allocates nothing once buffers have been recycled, whatever the flow cache knows of it,
+//! as machine code and interpreted. And what programs took goes with them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

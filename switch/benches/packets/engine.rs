@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One core, no sockets: the whole switch, and its stages.
 //!
-//! Stages are measured by leaving parts of the program out, so that no clock is read between them: parser and deparser by a
-//! program without pipelines, actions by one whose tables have no keys and whose default actions are the ones that the
-//! packets meet, matching by the difference to the whole program. All of them take one batch in turn, and differences are
-//! those of batches that followed each other, so that what else the machine does concerns both; the median of these is told,
-//! be it negative.
+//! Stages are measured by leaving parts of the program out, so that no clock is read between them:
+//! parser and deparser by a program without pipelines, actions by one whose tables have no keys and
+//! whose default actions are the ones that the packets meet, matching by the difference to the
+//! whole program. All of them take one batch in turn, and differences are those of batches that
+//! followed each other, so that what else the machine does concerns both; the median of these is
+//! told, be it negative.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 

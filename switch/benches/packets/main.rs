@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets a second of our trimming program with 1,000 routes and 64 queue policies, on one core, and
-//! over veth pairs beside another switch. Prints JSON.
+//! Packets a second of our trimming program with 1,000 routes and 64 queue policies, on one core,
+//! and over veth pairs beside another switch. Prints JSON.
 //!
 //! ```sh
 //! cargo bench -p trimwire-switch --features native --bench packets -- --help
@@ -21,10 +21,11 @@ use workload::PACKET_BYTES;
 
 /// Measure packets a second with 1,000 routes, 64 queue policies and entries in all other tables.
 ///
-/// Without further options: one core, no sockets, the time of each stage. --veth measures this switch
-/// as a process between two veth pairs as well. --against measures another switch beside it, with the
-/// same program, tables and frames. With --routes, frames pass steadily, and the time that each spent
-/// in the switch is reported. These need root, and run in a network namespace of their own.
+/// Without further options: one core, no sockets, the time of each stage. --veth measures this
+/// switch as a process between two veth pairs as well. --against measures another switch beside it,
+/// with the same program, tables and frames. With --routes, frames pass steadily, and the time that
+/// each spent in the switch is reported. These need root, and run in a network namespace of their
+/// own.
 #[derive(Debug, Parser)]
 #[command(name = "packets")]
 struct Arguments {
@@ -57,8 +58,8 @@ struct Arguments {
     /// many routes are written, in place of as many frames as pass.
     #[arg(long, value_name = "N")]
     routes: Option<u32>,
-    /// Measure over four veth pairs how fast so many threads send what waits at all of them, while no
-    /// other process works, in place of as many frames as pass.
+    /// Measure over four veth pairs how fast so many threads send what waits at all of them, while
+    /// no other process works, in place of as many frames as pass.
     #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["routes", "against"])]
     threads: Vec<u16>,
     /// This process is in a namespace of its own.

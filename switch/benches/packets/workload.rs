@@ -26,7 +26,8 @@ pub(super) const THRESHOLDS: [u128; 9] = [30_000, 40_000, 60_000, 200_000, 412, 
 /// With which every packet that may be is trimmed, as behind a full queue.
 const TRIMMING: [u128; 9] = [0, 0, 0, u32::MAX as u128, 412, 96, 35, 6, u32::MAX as u128];
 
-/// Loads the program into a switch and fills all its tables that have keys over P4Runtime; routes lead to ports 1 to `ports`.
+/// Loads the program into a switch and fills all its tables that have keys over P4Runtime; routes
+/// lead to ports 1 to `ports`.
 pub(super) async fn install(address: &str, device_id: u64, ports: u32, trim: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;
@@ -43,8 +44,8 @@ pub(super) async fn install(address: &str, device_id: u64, ports: u32, trim: boo
     Ok(())
 }
 
-/// Writes so many routes to hosts that no frame is for, in one request after the other, after [`install`]: inserts as many as a table has
-/// room for, and gives those other groups.
+/// Writes so many routes to hosts that no frame is for, in one request after the other, after
+/// [`install`]: inserts as many as a table has room for, and gives those other groups.
 pub(super) async fn write_routes(address: &str, routes: u32) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;

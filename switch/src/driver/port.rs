@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A port on an interface, whether that is there or not.
 
+use super::counters::PortStats;
 use super::offload::Refusal;
 use super::packet_socket::{PacketSocket, Sent};
-use super::{Attachment, PortStats};
 use crate::pcap::Capture;
 use std::io;
 
+/// A port on an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// Port number.
+    pub port: u16,
+    /// Interface name.
+    pub interface: String,
+}
+
 /// An interface that has gone is looked for at this interval.
 const REOPEN_NS: u64 = 1_000_000_000;
-/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was found to be slower than the port.
+/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was
+/// found to be slower than the port.
 pub(super) const MOST_OUTGOING: usize = 1024;
 
 #[derive(Debug)]
@@ -25,8 +35,9 @@ pub(super) struct Port {
     /// The cable's other end is there.
     pub(super) carrier: bool,
     pub(super) outgoing: Vec<Vec<u8>>,
-    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many each time that it takes all;
-    /// `MOST_OUTGOING` stands for any number. Others wait in the switch's queues, where the program sees them.
+    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many
+    /// each time that it takes all; `MOST_OUTGOING` stands for any number. Others wait in the
+    /// switch's queues, where the program sees them.
     pub(super) window: usize,
     pub(super) stats: PortStats,
     warned: bool,

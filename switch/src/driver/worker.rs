@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One thread of a driver: it receives and sends at its own ports, and has the switch to itself while that works.
+//! One thread of a driver: it receives and sends at its own ports, and has the switch to itself
+//! while that works.
 //!
 //! ```text
 //!  its ports ─► receive ┐                                      ┌─► its ports' frames ─► send
 //!                       └► lock ─► the switch, one for all ────┤
-//!                                                              └─► mailboxes ─► other threads, which send
+//!                                                              └─► mailboxes ─► other threads send
 //! ```
 //!
-//! Each port belongs to one thread, and mailboxes are filled and emptied under the switch's lock alone, so that the frames of a port
-//! leave in the order in which the switch gave them.
+//! Each port belongs to one thread, and mailboxes are filled and emptied under the switch's lock
+//! alone, so that the frames of a port leave in the order in which the switch gave them.
 
-use super::packet_socket::wait;
+use super::counters::Counters;
+use super::error::DriverError;
+use super::packet_socket::{PacketSocket, wait};
 use super::port::{MOST_OUTGOING, Port};
-use super::{Counters, DriverError, PacketSocket, TraceSink, Waker, unix_time_ns};
+use super::waker::{Waker, unix_time_ns};
 use crate::device::Transmit;
+use crate::engine::trace::Record;
 use crate::{SharedSwitch, Switch};
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
@@ -21,6 +25,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
+
+/// Takes a switch's trace: records, and how many were lost.
+pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
 
 /// The stop flag, and whether interfaces have a carrier, are looked at no less often.
 const LONGEST_WAIT_NS: u64 = 10_000_000;
@@ -56,7 +63,8 @@ impl Mailbox {
     }
 }
 
-/// Looks for a lock that another thread has, before this one sleeps: to be woken takes longer than a batch does.
+/// Looks for a lock that another thread has, before this one sleeps: to be woken takes longer than
+/// a batch does.
 const LOOKS: u32 = 200;
 
 /// The switch, as soon as no other thread has it.
@@ -167,7 +175,8 @@ impl Worker {
     }
 
     /// Receives what waits, at most a batch a port, lets the switch work, sends what leaves.
-    /// Sending takes most of the time and is done without the lock, so that the control plane and other threads get their turn under load.
+    /// Sending takes most of the time and is done without the lock, so that the control plane and
+    /// other threads get their turn under load.
     fn turn(&mut self, shared: &Shared) -> Turn {
         let now_ns = now_ns(shared);
         let before_ns = std::mem::replace(&mut self.turn_ns, now_ns);
@@ -196,8 +205,8 @@ impl Worker {
                 if let Some(capture) = capture {
                     capture.received(arrived.unwrap_or(unix_ns), frame);
                 }
-                // Meters and time stamps see when it came, not when its batch was looked at: after the batch before, and before now,
-                // whatever somebody does to the system's clock.
+                // Meters and time stamps see when it came, not when its batch was looked at: after
+                // the batch before, and before now, whatever somebody does to the system's clock.
                 let at_ns = arrived.map_or(now_ns, |unix_ns| unix_ns.saturating_sub(start_unix_ns));
                 switch.handle_frame(at_ns.clamp(before_ns, now_ns), number, frame);
             });
@@ -276,8 +285,8 @@ impl Worker {
         Turn { due_ns, more }
     }
 
-    /// When this thread is to call the switch that wants to be called at `due_ns`; `None` where another one does, which looks again before
-    /// it sleeps again.
+    /// When this thread is to call the switch that wants to be called at `due_ns`; `None` where
+    /// another one does, which looks again before it sleeps again.
     fn watch(&self, shared: &Shared, now_ns: u64, due_ns: Option<u64>) -> Option<u64> {
         let mut watch = locked(&shared.watch);
         let (watcher, at_ns) = *watch;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BMv2's replication tree (nodes, groups, mirroring sessions), kept as the engine's groups and sessions.
+//! BMv2's replication tree (nodes, groups, mirroring sessions), kept as the engine's groups and
+//! sessions.
 
 use std::collections::BTreeMap;
 

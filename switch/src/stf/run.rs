@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::compare::{Mismatch, Pattern};
+use super::error::{StfError, hint};
 use super::names::{find, find_key};
 use super::number::{anything, match_value, plain};
 use super::replication::Tree;
 use super::script::{Call, Command, Condition, CounterIndex, MeterRate, Script, Statement};
-use super::{StfError, hint};
 use crate::device::Switch;
 use crate::engine::Control;
 use crate::engine::entity::{
@@ -23,7 +23,8 @@ type Result<T> = std::result::Result<T, String>;
 const STEP_NS: u64 = 1_000_000;
 /// Virtual time of a `wait`.
 const WAIT_NS: u64 = 1_000_000_000;
-/// Times that the switch may ask to be called for one packet: ends a program that recirculates for ever.
+/// Times that the switch may ask to be called for one packet: ends a program that recirculates for
+/// ever.
 const MOST_TURNS: usize = 64;
 
 /// What a `…_read` or `…_get` statement found.
@@ -220,7 +221,8 @@ impl Runner<'_> {
                 *place = match_value(value, key).map_err(|what| format!("key {}: {what}", key.name))?;
             }
         }
-        // p4c's runner: larger wins, and tables that need no priority do not mind one. 0 is a priority there.
+        // p4c's runner: larger wins, and tables that need no priority do not mind one. 0 is a
+        // priority there.
         let ordered = info.keys.iter().any(|key| matches!(key.kind, MatchKind::Ternary | MatchKind::Range));
         let priority = match (ordered, priority) {
             (false, _) => 0,

@@ -3,7 +3,7 @@
 
 use super::compare::Pattern;
 use super::cursor::Cursor;
-use super::{StfError, hint};
+use super::error::{StfError, hint};
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The words of the command line, after `simple_switch_grpc`: general options, then target options behind `--`; or a command.
+//! The words of the command line, after `simple_switch_grpc`: general options, then target options
+//! behind `--`; or a command.
 
 use crate::admin::AdminArguments;
 use crate::pages::{Completions, Man};
@@ -64,11 +65,12 @@ pub(crate) struct Arguments {
     /// Serve Prometheus metrics, such as on 127.0.0.1:9110; a port alone means localhost.
     #[arg(long, value_name = "ADDR", value_parser = local_address)]
     pub(crate) metrics_addr: Option<SocketAddr>,
-    /// Serve P4Runtime beyond this host without TLS. Everybody who reaches it can program the switch.
+    /// Serve P4Runtime beyond this host without TLS. Everybody who reaches it can program the
+    /// switch.
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Limit what P4Runtime clients may cost: NAME=VALUE, such as connections=16 or roles=/backup; may be
-    /// repeated.
+    /// Limit what P4Runtime clients may cost: NAME=VALUE, such as connections=16 or roles=/backup;
+    /// may be repeated.
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub(crate) limits: Vec<String>,
     /// Threads that move frames, each at its own ports.
@@ -87,8 +89,8 @@ pub(crate) struct Arguments {
     #[arg(short = 'L', long, value_name = "LEVEL", default_value = "info",
         value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub(crate) log_level: String,
-    /// Capture what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface. DIR
-    /// must exist [default: the current folder].
+    /// Capture what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface.
+    /// DIR must exist [default: the current folder].
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub(crate) pcap: Option<PathBuf>,
     /// Trace every packet to stdout: parser states, tables, actions, queue, trim. SIGUSR1 turns the

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
+//! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of
+//! `simple_switch_grpc`.
 
 mod admin;
 mod arguments;
@@ -30,7 +31,8 @@ const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 
-/// The version of BMv2's JSON that the engine was written for, BMv2 1.15.5's; others of the same major version are taken, too.
+/// The version of BMv2's JSON that the engine was written for, BMv2 1.15.5's; others of the same
+/// major version are taken, too.
 const JSON_VERSION: &str = "2.24";
 
 fn main() -> ExitCode {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prometheus metrics of a switch and its driver, over HTTP: `GET /metrics` in OpenMetrics text.
 //!
-//! Labels are ports, queues and causes of drops: as many series as there are queues in use, whatever the traffic.
+//! Labels are ports, queues and causes of drops: as many series as there are queues in use,
+//! whatever the traffic.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -162,7 +163,8 @@ fn driver(registry: &mut Registry, ports: &BTreeMap<u16, PortStats>) {
     }
 }
 
-/// Serves the metrics on a thread of its own for as long as the process runs; gives the address, with port 0 the one it got.
+/// Serves the metrics on a thread of its own for as long as the process runs; gives the address,
+/// with port 0 the one it got.
 ///
 /// # Errors
 /// Those of listening and of starting a thread.

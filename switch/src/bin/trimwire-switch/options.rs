@@ -65,7 +65,8 @@ impl Options {
     /// # Errors
     /// Those of clap about target options, and options that contradict each other.
     pub(crate) fn new(mut arguments: Arguments, name: &OsStr) -> Result<Self, clap::Error> {
-        // Scripts that were written for BMv2 find its defaults under its name, such as that of a link.
+        // Scripts that were written for BMv2 find its defaults under its name, such as that of a
+        // link.
         let name = Path::new(name).file_name().unwrap_or_default();
         let as_bmv2 = name.to_string_lossy().starts_with("simple_switch");
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
@@ -197,7 +198,8 @@ impl Options {
     }
 }
 
-/// What BMv2 has and this switch has not, where ignoring it would make another switch of it than was asked for.
+/// What BMv2 has and this switch has not, where ignoring it would make another switch of it than
+/// was asked for.
 fn refused(arguments: &Arguments, target: &TargetArguments) -> Option<&'static str> {
     let refused = [
         (

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet costs, in instructions of the engine and limbs: exact, and the same on every machine.
+//! What a packet costs, in instructions of the engine and limbs: exact, and the same on every
+//! machine.
 
 use super::super::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};
 use super::super::{EgressOutcome, Pipeline, QueueMetadata};
