@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Canonical byte strings (P4Runtime, "Bytestrings").
 //!
-//! Integers travel as big-endian byte strings. The canonical form is the shortest that holds the value, at least one
-//! byte; receivers take any amount of padding, and refuse the empty string and values that do not fit the bit width.
-//! Values are of any width: IPv6 addresses fill a `u128`, but nothing stops a program from matching on 200 bits.
+//! Integers travel as big-endian byte strings. The canonical form is the shortest that holds the
+//! value, at least one byte; receivers take any amount of padding, and refuse the empty string and
+//! values that do not fit the bit width. Values are of any width: IPv6 addresses fill a `u128`, but
+//! nothing stops a program from matching on 200 bits.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -49,8 +50,8 @@ pub enum BytesError {
 }
 
 impl BytesError {
-    /// The code that a server answers with where no other rule applies. For match fields and action parameters one does:
-    /// `INVALID_ARGUMENT` ("Match Format", "Action Specification").
+    /// The code that a server answers with where no other rule applies. For match fields and action
+    /// parameters one does: `INVALID_ARGUMENT` ("Match Format", "Action Specification").
     pub fn code(&self) -> Code {
         Code::OutOfRange
     }
@@ -130,7 +131,7 @@ pub fn bits(value: &[u8]) -> u64 {
     value.first().map_or(0, |first| value.len() as u64 * 8 - u64::from(first.leading_zeros()))
 }
 
-/// `value` padded with zeros in front, or cut in front, to the bytes that `bitwidth` takes.
+/// `value` padded with zeros in front, or shortened in front, to the bytes that `bitwidth` takes.
 pub fn padded(value: &[u8], bitwidth: u32) -> Vec<u8> {
     let length = bitwidth.div_ceil(8) as usize;
     let mut padded = vec![0; length.saturating_sub(value.len())];
@@ -190,8 +191,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// The canonical byte string of this value as a `bit<bitwidth>`. Width 0 is P4Info's for `sdn_string` types, whose
-    /// values are names and go as they are.
+    /// The canonical byte string of this value as a `bit<bitwidth>`. Width 0 is P4Info's for
+    /// `sdn_string` types, whose values are names and go as they are.
     pub fn to_canonical(&self, bitwidth: u32) -> Result<Vec<u8>, BytesError> {
         let bytes = match self {
             Self::Number(number) => Cow::Owned(number.to_be_bytes().to_vec()),

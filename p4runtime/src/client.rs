@@ -17,12 +17,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Order of calls: [`Client::connect`], [`Client::arbitrate`], then the others in any order and from any number of tasks (they
-//! take `&self`). Only [`Client::capabilities`] may come before arbitration; to look without taking part in it, call
-//! [`Client::observe`] instead. Dropping the client ends the session.
+//! Order of calls: [`Client::connect`], [`Client::arbitrate`], then the others in any order and
+//! from any number of tasks (they take `&self`). Only [`Client::capabilities`] may come before
+//! arbitration; to look without taking part in it, call [`Client::observe`] instead. Dropping the
+//! client ends the session.
 
 mod error;
 mod interfaces;
+mod role;
 mod session;
 mod tls;
 
@@ -31,12 +33,12 @@ use std::future::Future;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use prost_types::Any;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
 pub use self::error::{ClientError, Rejection, UpdateError, WriteError};
 pub use self::interfaces::Interfaces;
+pub use self::role::{Arbitration, Role};
 pub use self::session::Streams;
 use self::session::{Session, Standing};
 pub use self::tls::Tls;
@@ -72,32 +74,6 @@ impl Default for Options {
     }
 }
 
-/// What a controller is responsible for. The default is the default role: the full pipeline (P4Runtime, "Default Role").
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Role {
-    /// Empty for the default role.
-    pub name: String,
-    /// Agreed between controller and switch out of band.
-    pub config: Option<Any>,
-}
-
-/// Outcome of arbitration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Arbitration {
-    /// This client may write.
-    Primary {
-        /// Its election id.
-        election_id: u128,
-    },
-    /// Another client has, or had, a higher election id. This one may read.
-    Backup {
-        /// The highest the switch has seen; none if there never was a primary.
-        highest_election_id: Option<u128>,
-        /// Whether a primary is connected at the moment.
-        primary_exists: bool,
-    },
-}
-
 /// A connection to one switch.
 #[derive(Debug)]
 pub struct Client {
@@ -123,8 +99,8 @@ impl Client {
         let endpoint = endpoint(address, options.tls.as_ref())?
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
-            // A switch that loses power sends no FIN. TCP keep-alive rather than HTTP/2 pings: gRPC's C++ servers
-            // (BMv2, Stratum) answer frequent pings by closing the connection.
+            // A switch that loses power sends no FIN. TCP keep-alive rather than HTTP/2 pings:
+            // gRPC's C++ servers (BMv2, Stratum) answer frequent pings by closing the connection.
             .tcp_keepalive(Some(Duration::from_secs(10)))
             .tcp_keepalive_interval(Some(Duration::from_secs(5)))
             .tcp_keepalive_retries(Some(3));
@@ -153,8 +129,8 @@ impl Client {
         &self.address
     }
 
-    /// Which of the switch's ports can be used, as it changes; `None` of a switch that has no [`admin`](crate::admin) service, or one that
-    /// does not tell.
+    /// Which of the switch's ports can be used, as it changes; `None` of a switch that has no
+    /// [`admin`](crate::admin) service, or one that does not tell.
     pub async fn watch_ports(&self) -> Result<Option<Streaming<PortStates>>, ClientError> {
         let mut admin = AdminClient::new(self.channel.clone());
         match self.call("WatchPorts", Box::pin(admin.watch_ports(WatchPortsRequest {}))).await {
@@ -164,8 +140,8 @@ impl Client {
         }
     }
 
-    /// The line rates of the switch's ports, bit/s, 0 for one without bound; none of a switch that has no [`admin`](crate::admin)
-    /// service, as other makers' have none.
+    /// The line rates of the switch's ports, bit/s, 0 for one without bound; none of a switch that
+    /// has no [`admin`](crate::admin) service, as other makers' have none.
     pub async fn line_rates(&self) -> Result<BTreeMap<u16, u64>, ClientError> {
         let mut admin = AdminClient::new(self.channel.clone());
         match self.call("Get", Box::pin(admin.get(GetRequest::default()))).await {
@@ -178,16 +154,16 @@ impl Client {
         }
     }
 
-    /// Looks at a device without bidding for it: [`Client::pipeline`] and [`Client::read`] work, and a primary controller
-    /// takes no notice.
+    /// Looks at a device without bidding for it: [`Client::pipeline`] and [`Client::read`] work,
+    /// and a primary controller takes no notice.
     pub fn observe(&mut self, device_id: u64) {
         self.observed = Some(device_id);
     }
 
     /// Bids to be the primary controller of a device, for a role. The highest election id wins.
     ///
-    /// Called again for the same device and role, renews the bid on the same stream; for others, ends the session and
-    /// starts one.
+    /// Called again for the same device and role, renews the bid on the same stream; for others,
+    /// ends the session and starts one.
     pub async fn arbitrate(
         &mut self,
         device_id: u64,
@@ -227,8 +203,8 @@ impl Client {
         }
     }
 
-    /// The outcome of arbitration as the switch last told it, which changes when other controllers come and go; the error
-    /// that ended the session if it has ended.
+    /// The outcome of arbitration as the switch last told it, which changes when other controllers
+    /// come and go; the error that ended the session if it has ended.
     pub fn arbitration(&self) -> Result<Arbitration, ClientError> {
         let session = self.session("arbitration")?;
         match &*session.standing.borrow() {
@@ -238,7 +214,8 @@ impl Client {
         }
     }
 
-    /// Waits until the outcome of arbitration is another than `seen`, or the session ends (an error).
+    /// Waits until the outcome of arbitration is another than `seen`, or the session ends (an
+    /// error).
     pub async fn arbitration_change(&self, seen: &Arbitration) -> Result<Arbitration, ClientError> {
         let session = self.session("arbitration")?;
         self.settled("StreamChannel", session.settled(|arbitration, _| arbitration != seen).await)
@@ -257,12 +234,14 @@ impl Client {
         self.session.as_ref()?.take_streams()
     }
 
-    /// Messages of this session that were dropped because a receiver of [`Client::take_streams`] was full or gone.
+    /// Messages of this session that were dropped because a receiver of [`Client::take_streams`]
+    /// was full or gone.
     pub fn missed_messages(&self) -> u64 {
         self.session.as_ref().map_or(0, Session::missed)
     }
 
-    /// Uses a program's names in error messages. [`Client::set_pipeline`] and [`Client::pipeline`] do so themselves.
+    /// Uses a program's names in error messages. [`Client::set_pipeline`] and [`Client::pipeline`]
+    /// do so themselves.
     pub fn use_index(&self, index: Index) {
         if let Ok(mut slot) = self.index.lock() {
             *slot = Some(index);
@@ -391,7 +370,8 @@ impl Client {
         Rejection { address: self.address.clone(), total: updates.len(), updates: refused }.into()
     }
 
-    /// Reads entities. An id of 0, or an entry without match, is a wildcard (P4Runtime, "Wildcard Reads").
+    /// Reads entities. An id of 0, or an entry without match, is a wildcard (P4Runtime, "Wildcard
+    /// Reads").
     pub async fn read(&self, entities: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
         const OPERATION: &str = "Read";
         let (device_id, role) = self.device(OPERATION)?;
@@ -412,7 +392,8 @@ impl Client {
         .await
     }
 
-    /// Sends a packet through the switch's CPU port. Packets are not answered; errors come on [`Streams::errors`].
+    /// Sends a packet through the switch's CPU port. Packets are not answered; errors come on
+    /// [`Streams::errors`].
     pub async fn packet_out(
         &self,
         payload: Vec<u8>,

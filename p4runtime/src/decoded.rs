@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What an encoded message takes in memory once it is decoded, found without decoding it.
 //!
-//! An empty `Update` is two bytes on the wire and more than four hundred in memory, so that a message within any limit of
-//! bytes may be worth gigabytes. [`bytes`] walks the encoding (protobuf's wire format) with the messages' descriptors and adds up
-//! what the decoder would make. It allocates nothing.
+//! An empty `Update` is two bytes on the wire and more than four hundred in memory, so that a
+//! message within any limit of bytes may be worth gigabytes. [`bytes`] walks the encoding
+//! (protobuf's wire format) with the messages' descriptors and adds up what the decoder would make.
+//! It allocates nothing.
 
 use crate::p4info::FILE_DESCRIPTOR_SET;
 use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
@@ -41,8 +42,8 @@ pub enum DecodedError {
     },
 }
 
-/// An upper bound on the memory, in bytes, that `encoded`, a message of the type `name` (such as `p4.v1.WriteRequest`), takes once
-/// it is decoded by the types of this crate.
+/// An upper bound on the memory, in bytes, that `encoded`, a message of the type `name` (such as
+/// `p4.v1.WriteRequest`), takes once it is decoded by the types of this crate.
 ///
 /// # Errors
 /// When that is more than `most`, as soon as that is known, or when `encoded` is no message.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entities: building them from names, checking them, telling them apart, and putting them in words.
+//! Entities: building them from names, checking them, telling them apart, and putting them in
+//! words.
 //!
-//! A controller builds entities with [`TableEntryBuilder`] and the functions here, and compares what it wants with what it
-//! reads by [`EntityKey`]. A switch takes what arrives through [`check`], which gives back the canonical form or the error,
-//! with gRPC code, that the specification asks for. Both know the same [`Index`] and so the same words.
+//! A controller builds entities with [`TableEntryBuilder`] and the functions here, and compares
+//! what it wants with what it reads by [`EntityKey`]. A switch takes what arrives through
+//! [`check`], which gives back the canonical form or the error, with gRPC code, that the
+//! specification asks for. Both know the same [`Index`] and so the same words.
 //!
 //! ```
 //! # use trimwire_p4runtime::p4info::{Index, P4Info};
@@ -31,10 +33,9 @@ mod builder;
 mod check;
 mod construct;
 mod describe;
+mod error;
 mod key;
 mod table;
-
-use tonic::Code;
 
 pub use self::builder::{ActionBuilder, TableEntryBuilder};
 pub use self::check::{check, check_update};
@@ -42,116 +43,12 @@ pub use self::construct::{
     counter, delete, insert, member, member_group, meter, modify, packet_metadata, register, watching_group,
 };
 pub use self::describe::{describe, describe_action, describe_update, describe_value, describe_watching};
+pub use self::error::{EntityError, Purpose};
 pub use self::key::EntityKey;
-use crate::bytes::BytesError;
 #[cfg(doc)]
 use crate::p4info::Index;
-use crate::p4info::LookupError;
 use crate::v1;
 use crate::v1::entity::Entity as Kind;
-
-/// What is to be done with an entity; the rules differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// INSERT of a Write.
-    Insert,
-    /// MODIFY of a Write.
-    Modify,
-    /// DELETE of a Write: only the key counts.
-    Delete,
-    /// A Read's filter: 0 and absence are wildcards.
-    Read,
-}
-
-/// Why an entity is not a valid one of the program.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EntityError {
-    /// A name or id that the program does not have.
-    #[error(transparent)]
-    Lookup(#[from] LookupError),
-    /// A byte string that is no value of its type.
-    #[error("{place}: {source}")]
-    Value {
-        /// Match field and table, parameter and action, …
-        place: String,
-        /// What is wrong with it.
-        source: BytesError,
-    },
-    /// Anything else that breaks the specification's rules.
-    #[error("{place}: {reason}")]
-    Invalid {
-        /// The entity, or its part.
-        place: String,
-        /// The broken rule, with the offending value and the valid ones.
-        reason: String,
-    },
-    /// Something that the program has made constant, or an action outside of its scope.
-    #[error("{place}: {reason}")]
-    Denied {
-        /// The entity, or its part.
-        place: String,
-        /// What is constant.
-        reason: String,
-    },
-    /// More than there is room for.
-    #[error("{place}: {reason}")]
-    Exhausted {
-        /// The entity, or its part.
-        place: String,
-        /// What was asked for, and the limit.
-        reason: String,
-    },
-    /// The same thing twice where each may be there once.
-    #[error("{place}: {reason}")]
-    Duplicate {
-        /// The entity, or its part.
-        place: String,
-        /// What is there twice.
-        reason: String,
-    },
-    /// Something that the specification leaves to the target, and this target does not do.
-    #[error("{place}: {reason}")]
-    Unsupported {
-        /// The entity, or its part.
-        place: String,
-        /// What is not done.
-        reason: String,
-    },
-    /// An element beyond the end of an array.
-    #[error("{place}: index {index} is beyond its size of {size}")]
-    Index {
-        /// The counter, meter or register.
-        place: String,
-        /// As given.
-        index: i64,
-        /// Elements it has.
-        size: i64,
-    },
-}
-
-impl EntityError {
-    /// The code that a server answers an update with.
-    pub fn code(&self) -> Code {
-        match self {
-            Self::Denied { .. } => Code::PermissionDenied,
-            Self::Index { .. } => Code::OutOfRange,
-            Self::Exhausted { .. } => Code::ResourceExhausted,
-            Self::Duplicate { .. } => Code::AlreadyExists,
-            Self::Unsupported { .. } => Code::Unimplemented,
-            Self::Lookup(_) | Self::Value { .. } | Self::Invalid { .. } => Code::InvalidArgument,
-        }
-    }
-
-    /// This error as the outcome of an update.
-    pub fn to_outcome(&self) -> v1::Error {
-        crate::status::error(self.code(), self.to_string())
-    }
-
-    fn invalid(place: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Invalid { place: place.into(), reason: reason.into() }
-    }
-}
 
 macro_rules! into_entity {
     ($($type:ident),*) => {$(

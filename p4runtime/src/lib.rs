@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4Runtime v1 for controllers and switches: messages, client, server stubs, P4Info look-up, canonical byte strings and
-//! per-update errors.
+//! P4Runtime v1 for controllers and switches: messages, client, server stubs, P4Info look-up,
+//! canonical byte strings and per-update errors.
 //!
 //! ```text
 //!  controller                                                                  switch
@@ -8,7 +8,7 @@
 //!  names, numbers                                                        tables, counters, …
 //!       │ entity::TableEntryBuilder …                                            ▲
 //!       ▼                                                                        │ entity::check
-//!  v1::Update ──► client::Client::write ══ gRPC: Write ══► server::P4Runtime ──► v1::Update, canonical
+//!  v1::Update ──► client::Client::write ══ gRPC: Write ══► server::P4Runtime ──► v1::Update
 //!       ▲                │                                       │
 //!       │                │ client::WriteError                    │ one v1::Error per update
 //!       │                ▼                                       ▼
@@ -18,10 +18,12 @@
 //!  p4info::Index ◄── P4Info::from_text(p4c's .p4info.txtpb) ── the same index on both sides
 //! ```
 //!
-//! - [`v1`], [`config`], [`rpc`]: the messages, generated at build time from this crate's own `.proto` files. Field numbers,
-//!   packages and names are the specification's, so any other implementation understands them.
+//! - [`v1`], [`config`], [`rpc`]: the messages, generated at build time from this crate's own
+//!   `.proto` files. Field numbers, packages and names are the specification's, so any other
+//!   implementation understands them.
 //! - [`admin`]: what P4Runtime leaves to `trimwire-switch`, served on the same port.
-//! - [`gnmi`]: as much of gNMI as tells which ports can be used, of switches that have no such service.
+//! - [`gnmi`]: as much of gNMI as tells which ports can be used, of switches that have no such
+//!   service.
 //! - [`stratum`]: Stratum's scheme for what a role may do, as `Role.config`.
 //! - [`p4info`]: P4Info as text and binary, and look-up by name, alias or id.
 //! - [`bytes`]: integers of any width as canonical byte strings.
@@ -30,8 +32,8 @@
 //! - [`client`]: a controller's connection to one switch.
 //! - [`server`], [`status`]: what a switch needs to serve P4Runtime.
 //!
-//! What this crate does not do: it keeps no tables (that is the switch's), computes no routes and no differences (the
-//! controller's), and decides no arbitration.
+//! What this crate does not do: it keeps no tables (that is the switch's), computes no routes and
+//! no differences (the controller's), and decides no arbitration.
 #![forbid(unsafe_code)]
 
 pub mod bytes;

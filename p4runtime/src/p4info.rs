@@ -19,6 +19,7 @@
 mod consistency;
 mod index;
 mod lookup;
+mod named;
 mod refs;
 mod text;
 
@@ -27,17 +28,19 @@ use std::sync::LazyLock;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
+pub use self::index::Index;
 pub(crate) use self::index::find_element;
-pub use self::index::{Index, IndexError, Named};
 pub use self::lookup::{Key, LookupError, nearest};
+pub use self::named::{IndexError, Named};
 pub use self::refs::{ActionRef, TableRef};
 pub use crate::config::P4Info;
 
-/// The `.proto` files of this crate and what they import, as an encoded `FileDescriptorSet` (for gRPC reflection too).
+/// The `.proto` files of this crate and what they import, as an encoded `FileDescriptorSet` (for
+/// gRPC reflection too).
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// Deepest nesting of messages that is read. Prost's limit for the binary form; the text form is held to it as well, so
-/// that hostile text cannot exhaust the stack.
+/// Deepest nesting of messages that is read. Prost's limit for the binary form; the text form is
+/// held to it as well, so that hostile text cannot exhaust the stack.
 const DEEPEST: usize = 100;
 
 /// Why bytes are not a P4Info.
@@ -83,8 +86,8 @@ impl P4Info {
             .map_err(|error| P4InfoError::Binary { length: bytes.len(), reason: error.to_string() })
     }
 
-    /// Reads either form, for files given by a user: text if it parses as text, else binary. When neither parses, the
-    /// error is the text's for UTF-8 and the binary's otherwise.
+    /// Reads either form, for files given by a user: text if it parses as text, else binary. When
+    /// neither parses, the error is the text's for UTF-8 and the binary's otherwise.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, P4InfoError> {
         let Ok(text) = std::str::from_utf8(bytes) else { return Self::from_binary(bytes) };
         Self::from_text(text).or_else(|error| {
@@ -93,12 +96,13 @@ impl P4Info {
         })
     }
 
-    /// The text form, byte for byte as p4c writes it (but for p4c's comment lines at the top). The same P4Info always gives
-    /// the same text.
+    /// The text form, byte for byte as p4c writes it (but for p4c's comment lines at the top). The
+    /// same P4Info always gives the same text.
     pub fn to_text(&self) -> String {
         let mut message = DynamicMessage::new(descriptor().clone());
         let mut text = String::new();
-        // Encoding what this crate's own types hold always decodes with this crate's own descriptors.
+        // Encoding what this crate's own types hold always decodes with this crate's own
+        // descriptors.
         if message.transcode_from(self).is_ok() {
             text::write_message(&message, 0, &mut text);
         }
@@ -132,10 +136,11 @@ fn text_error(text: &str, offset: usize, reason: String) -> P4InfoError {
     }
 }
 
-/// Refuses text nested deeper than [`DEEPEST`], which the recursive parser would follow down the stack.
+/// Refuses text nested deeper than [`DEEPEST`], which the recursive parser would follow down the
+/// stack.
 ///
-/// Strings and comments are skipped by the text format's own rules. Where those are broken (a string that ends with its
-/// line) the parser stops at that place, so nothing behind it matters.
+/// Strings and comments are skipped by the text format's own rules. Where those are broken (a
+/// string that ends with its line) the parser stops at that place, so nothing behind it matters.
 fn limit_depth(text: &str) -> Result<(), P4InfoError> {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0_usize, 0_usize);

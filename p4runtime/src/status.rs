@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What became of each update of a Write, in `grpc-status-details-bin` (P4Runtime, "Write RPC", "Error Reporting").
+//! What became of each update of a Write, in `grpc-status-details-bin` (P4Runtime, "Write RPC",
+//! "Error Reporting").
 //!
-//! When updates of a batch fail, the RPC's code is `UNKNOWN` and its details are a `google.rpc.Status` whose own details are
-//! one [`v1::Error`] per update, in the updates' order, `OK` for those that succeeded.
+//! When updates of a batch fail, the RPC's code is `UNKNOWN` and its details are a
+//! `google.rpc.Status` whose own details are one [`v1::Error`] per update, in the updates' order,
+//! `OK` for those that succeeded.
 
 use prost::Message;
 use prost_types::Any;
@@ -23,7 +25,8 @@ pub fn error(code: Code, message: impl Into<String>) -> v1::Error {
     v1::Error { canonical_code: code as i32, message: message.into(), ..v1::Error::default() }
 }
 
-/// The outcome of a Write from those of its updates, one each, in order: success when all succeeded.
+/// The outcome of a Write from those of its updates, one each, in order: success when all
+/// succeeded.
 pub fn from_updates(outcomes: &[v1::Error]) -> Result<(), Status> {
     let mut failed = outcomes.iter().enumerate().filter(|(_, outcome)| outcome.canonical_code != 0);
     let Some((first, outcome)) = failed.next() else { return Ok(()) };
@@ -46,8 +49,8 @@ pub fn from_updates(outcomes: &[v1::Error]) -> Result<(), Status> {
     Err(Status::with_details(Code::Unknown, message, status.encode_to_vec().into()))
 }
 
-/// The outcomes that a failed Write carries, one per update; `None` when it carries none (the Write as a whole was refused:
-/// not primary, no pipeline, …) or when they cannot be read.
+/// The outcomes that a failed Write carries, one per update; `None` when it carries none (the Write
+/// as a whole was refused: not primary, no pipeline, …) or when they cannot be read.
 pub fn to_updates(status: &Status) -> Option<Vec<v1::Error>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
     let outcomes: Vec<_> = details

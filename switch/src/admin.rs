@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The admin service: what P4Runtime leaves to the switch (lines, queues, their counters), over gRPC on the same port.
-//! `p4runtime/proto/trimwire/switch/v1/admin.proto` is its documentation.
+//! The admin service: what P4Runtime leaves to the switch (lines, queues, their counters), over
+//! gRPC on the same port. `p4runtime/proto/trimwire/switch/v1/admin.proto` is its documentation.
 
 mod ports;
 
 use crate::engine::DROP_PORT;
-use crate::server::{Identities, Wake};
+use crate::server::identity::Identities;
+use crate::server::wake::Wake;
 use crate::traffic::{self, Alpha, DropCause, QUEUES, Service as Discipline, Share};
 use crate::{PortConfig, SharedSwitch, Switch};
 use ports::Ports;
@@ -21,10 +22,12 @@ pub use trimwire_p4runtime::admin as v1;
 
 use v1::admin_server::{Admin, AdminServer};
 
-/// Forgets election ids of controllers that are gone, of one role or of all, and names the roles that have changed.
+/// Forgets election ids of controllers that are gone, of one role or of all, and names the roles
+/// that have changed.
 pub type Reset = Box<dyn Fn(Option<&str>) -> Result<Vec<String>, Status> + Send + Sync>;
 
-/// The service for a shared switch, within a runtime; `waker` is called after every change, `reset` when an operator asks for it.
+/// The service for a shared switch, within a runtime; `waker` is called after every change, `reset`
+/// when an operator asks for it.
 pub fn service(
     switch: SharedSwitch,
     waker: Option<Wake>,
@@ -50,7 +53,8 @@ pub struct Service {
 }
 
 impl Service {
-    // A poisoned lock means that another thread panicked; settings are changed one by one, so the switch is usable.
+    // A poisoned lock means that another thread panicked; settings are changed one by one, so the
+    // switch is usable.
     fn switch(&self) -> MutexGuard<'_, Switch> {
         self.switch.lock().unwrap_or_else(PoisonError::into_inner)
     }

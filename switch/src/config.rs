@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of ports and queues: the quantities that people write, `--queue`'s form, and a YAML file of all of it.
+//! Settings of ports and queues: the quantities that people write, `--queue`'s form, and a YAML
+//! file of all of it.
 
 pub mod file;
 pub mod quantity;

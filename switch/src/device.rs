@@ -43,7 +43,8 @@ pub struct Transmit {
 pub enum SwitchEvent {
     /// A frame that left through the CPU port, `packet_in` header first.
     PacketIn(Vec<u8>),
-    /// Entries that no packet has hit for as long as their idle time-outs; they stay in their tables.
+    /// Entries that no packet has hit for as long as their idle time-outs; they stay in their
+    /// tables.
     Idle(Vec<IdleEntry>),
 }
 
@@ -70,15 +71,17 @@ pub struct SwitchStats {
 
 /// Packet-ins kept until somebody takes them, and packet-outs until the clock moves.
 const MOST_EVENTS: usize = 1024;
-/// Packets in queues that take all the memory that code runs on, so that short queues cost no time; longer ones are packed.
+/// Packets in queues that take all the memory that code runs on, so that short queues cost no time;
+/// longer ones are packed.
 const MOST_WHOLE: usize = 256;
 /// Packets that one timeout may serve: recirculation in a program must not hang the caller.
 const MOST_SERVED: usize = 65_536;
 
 /// A switch.
 ///
-/// Call [`handle_frame`](Self::handle_frame) for every frame received and [`handle_timeout`](Self::handle_timeout) at the time
-/// that [`poll_timeout`](Self::poll_timeout) names; after either, drain [`poll_transmit`](Self::poll_transmit) and
+/// Call [`handle_frame`](Self::handle_frame) for every frame received and
+/// [`handle_timeout`](Self::handle_timeout) at the time that [`poll_timeout`](Self::poll_timeout)
+/// names; after either, drain [`poll_transmit`](Self::poll_transmit) and
 /// [`poll_event`](Self::poll_event). `now_ns` never runs backwards.
 #[derive(Debug)]
 pub struct Switch {
@@ -131,7 +134,8 @@ impl Switch {
         self.config.cpu_port
     }
 
-    /// Loads p4c's BMv2 JSON. Tables start empty, queues are emptied; on an error the former program goes on.
+    /// Loads p4c's BMv2 JSON. Tables start empty, queues are emptied; on an error the former
+    /// program goes on.
     pub fn load_pipeline(&mut self, json: &[u8]) -> Result<(), LoadError> {
         self.install_pipeline(Pipeline::load(json)?);
         Ok(())
@@ -153,7 +157,8 @@ impl Switch {
         self.pipeline.as_mut()
     }
 
-    /// Notes for every packet what happens to it, or no longer; [`take_trace`](Self::take_trace) gives the notes.
+    /// Notes for every packet what happens to it, or no longer; [`take_trace`](Self::take_trace)
+    /// gives the notes.
     pub fn set_tracing(&mut self, on: bool) {
         self.tracing = on;
         if let Some(pipeline) = &mut self.pipeline {
@@ -166,8 +171,8 @@ impl Switch {
         self.tracing
     }
 
-    /// Removes and returns what was noted since the last call, and the number of records lost because nobody took
-    /// them.
+    /// Removes and returns what was noted since the last call, and the number of records lost
+    /// because nobody took them.
     pub fn take_trace(&mut self) -> (Vec<Record>, u64) {
         self.pipeline.as_mut().map_or_else(Default::default, Pipeline::take_trace)
     }
@@ -177,13 +182,15 @@ impl Switch {
         self.traffic.configure(port, line);
     }
 
-    /// Lets a port send at most so many frames from `now_ns` on, whatever its rate (`None`: any number); others wait in its queues, where the
-    /// program sees them. For an interface that is slower than its port.
+    /// Lets a port send at most so many frames from `now_ns` on, whatever its rate (`None`: any
+    /// number); others wait in its queues, where the program sees them. For an interface that is
+    /// slower than its port.
     pub fn grant(&mut self, now_ns: u64, port: u16, frames: Option<usize>) {
         self.traffic.grant(now_ns, port, frames);
     }
 
-    /// A port's link went down, or came up again: groups leave out members that watch it. All links are up at first.
+    /// A port's link went down, or came up again: groups leave out members that watch it. All links
+    /// are up at first.
     pub fn set_link_up(&mut self, port: u16, up: bool) {
         let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
         if changed {
@@ -231,8 +238,8 @@ impl Switch {
         self.traffic.buffered_bytes()
     }
 
-    /// Takes a port up or down. One that is down receives nothing, and drops what its queues hold and get; groups leave out
-    /// members that watch it.
+    /// Takes a port up or down. One that is down receives nothing, and drops what its queues hold
+    /// and get; groups leave out members that watch it.
     pub fn set_port_up(&mut self, port: u16, up: bool) {
         let Self { traffic, pipeline, whole, .. } = self;
         traffic.set_up(port, up, |packet: Enqueue| {
@@ -244,7 +251,8 @@ impl Switch {
         self.tell_groups(port);
     }
 
-    /// Lets action profile groups know whether a port can be used: its link is up, and so is the port itself.
+    /// Lets action profile groups know whether a port can be used: its link is up, and so is the
+    /// port itself.
     fn tell_groups(&mut self, port: u16) {
         let up = self.is_port_usable(port);
         if let Some(pipeline) = &mut self.pipeline {
@@ -265,8 +273,8 @@ impl Switch {
     /// The last bit of a frame has arrived on `port`.
     pub fn handle_frame(&mut self, now_ns: u64, port: u16, frame: &[u8]) {
         self.now_ns = self.now_ns.max(now_ns);
-        // A caller that is late: what was due earlier left before this frame, which must neither overtake it nor see it
-        // in a queue.
+        // A caller that is late: what was due earlier left before this frame, which must neither
+        // overtake it nor see it in a queue.
         if self.traffic.next_service().is_some_and(|at_ns| at_ns < self.now_ns) {
             self.serve(self.now_ns - 1);
         }
@@ -286,7 +294,8 @@ impl Switch {
         self.serve(self.now_ns);
     }
 
-    /// A frame from the controller, `packet_out` header first; it enters through the CPU port at the next `handle_*`.
+    /// A frame from the controller, `packet_out` header first; it enters through the CPU port at
+    /// the next `handle_*`.
     pub fn packet_out(&mut self, frame: Vec<u8>) {
         if self.config.cpu_port.is_none() || self.packet_outs.len() >= MOST_EVENTS {
             self.stats.packet_out_lost += 1;
@@ -322,7 +331,8 @@ impl Switch {
         [self.traffic.next_service(), self.idle_at()].into_iter().flatten().min()
     }
 
-    /// When entries become idle that there is room to tell of: what is taken from the program is told once.
+    /// When entries become idle that there is room to tell of: what is taken from the program is
+    /// told once.
     fn idle_at(&self) -> Option<u64> {
         self.pipeline.as_ref().filter(|_| self.events.len() < MOST_EVENTS).and_then(Pipeline::idle_at)
     }
@@ -411,8 +421,8 @@ impl Switch {
             let meta = QueueMetadata {
                 enq_timestamp_ns: enqueued_ns,
                 enq_qdepth: enqueue_depth,
-                // BMv2 takes the difference of two clocks in µs, so that the program's sums come out: the later timestamp is
-                // the earlier one and the difference.
+                // BMv2 takes the difference of two clocks in µs, so that the program's sums come
+                // out: the later timestamp is the earlier one and the difference.
                 deq_timedelta_ns: (start_ns / 1_000).saturating_sub(enqueued_ns / 1_000) * 1_000,
                 deq_qdepth: dequeue_depth,
             };

@@ -1,163 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread and others.
+//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the
+//! caller's thread and others.
 
-mod files;
+mod counters;
+mod error;
 mod offload;
 mod packet_socket;
 mod port;
 mod ring;
+mod waker;
 mod worker;
 
 use crate::SharedSwitch;
-use crate::engine::trace::Record;
 use crate::pcap::Capture;
-use files::Files;
+use counters::PortCounter;
 use port::Port;
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
+use waker::waker;
 use worker::{Mailbox, Shared, Worker};
 
 pub use crate::pcap::CaptureError;
+pub use counters::{Counters, PortStats};
+pub use error::DriverError;
 pub use offload::Refusal;
 pub use packet_socket::{PacketSocket, Received, Sent};
-
-/// A port on an interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attachment {
-    /// Port number.
-    pub port: u16,
-    /// Interface name.
-    pub interface: String,
-}
-
-/// Why a driver does not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DriverError {
-    /// An interface cannot be opened.
-    #[error("port {port}: cannot open interface '{interface}'{}", hint(.source))]
-    Open {
-        /// Port number.
-        port: u16,
-        /// Interface name.
-        interface: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A file that stands for an interface cannot be used.
-    #[error("--use-files, port {port}: '{}'", path.display())]
-    File {
-        /// Port number.
-        port: u16,
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// Waiting for frames failed.
-    #[error("cannot wait for frames")]
-    Wait(#[from] io::Error),
-    /// A thread for ports was not made.
-    #[error("cannot start a thread for ports; --threads asks for fewer")]
-    Thread(#[source] io::Error),
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => " (packet sockets need CAP_NET_RAW: run as root)",
-        _ if error.raw_os_error() == Some(libc::ENODEV) => " (no such interface; `ip link` lists them)",
-        _ => "",
-    }
-}
-
-/// Frames of one port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PortStats {
-    /// Received.
-    pub received: u64,
-    /// Sent.
-    pub sent: u64,
-    /// Not sent: the interface was gone, slower than the port's rate, or refused the frame (its MTU).
-    pub lost: u64,
-    /// Not received: the kernel's receive buffer was full.
-    pub missed: u64,
-    /// Not received: bursts that cannot be cut up into frames ([`Refusal`]), and frames longer than 9,230 bytes.
-    pub refused: u64,
-}
-
-/// What a driver counts, readable while it works.
-#[derive(Debug, Clone)]
-pub struct Counters(Arc<Vec<(u16, PortCounter)>>);
-
-impl Counters {
-    /// Frames by port number.
-    pub fn read(&self) -> BTreeMap<u16, PortStats> {
-        self.0.iter().map(|(port, counter)| (*port, counter.read())).collect()
-    }
-
-    fn publish(&self, place: usize, stats: &PortStats) {
-        self.0[place].1.publish(stats);
-    }
-}
-
-#[derive(Debug, Default)]
-struct PortCounter {
-    received: AtomicU64,
-    sent: AtomicU64,
-    lost: AtomicU64,
-    missed: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl PortCounter {
-    fn read(&self) -> PortStats {
-        let Self { received, sent, lost, missed, refused } = self;
-        let [received, sent, lost, missed, refused] =
-            [received, sent, lost, missed, refused].map(|counter| counter.load(Ordering::Relaxed));
-        PortStats { received, sent, lost, missed, refused }
-    }
-
-    fn publish(&self, stats: &PortStats) {
-        self.received.store(stats.received, Ordering::Relaxed);
-        self.sent.store(stats.sent, Ordering::Relaxed);
-        self.lost.store(stats.lost, Ordering::Relaxed);
-        self.missed.store(stats.missed, Ordering::Relaxed);
-        self.refused.store(stats.refused, Ordering::Relaxed);
-    }
-}
+pub use port::Attachment;
+pub use waker::Waker;
+pub use worker::TraceSink;
 
 /// Memory of the kernel's for what waits to be received at all ports together, and at one.
 const RING_BYTES: usize = 32 << 20;
 const MOST_RING_BYTES: usize = 16 << 20;
-/// A smaller ring would lose what a socket's buffer, which takes memory only for what waits, has room for.
+/// A smaller ring would lose what a socket's buffer, which takes memory only for what waits, has
+/// room for.
 const LEAST_RING_BYTES: usize = 1 << 20;
-
-/// Wakes a driver after the control plane has changed something.
-#[derive(Debug, Clone)]
-pub struct Waker(Arc<UnixStream>);
-
-impl Waker {
-    /// Makes the driver look at the switch soon. Never blocks: a full pipe is as good as a woken driver.
-    pub fn wake(&self) {
-        let _ = (&*self.0).write(&[0]);
-    }
-}
-
-/// Takes a switch's trace: records, and how many were lost.
-pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
 
 /// Sockets, clock and threads of one switch.
 pub struct Driver {
     switch: SharedSwitch,
     /// In the order of their attachments.
     ports: Vec<Port>,
-    /// In the place of interfaces.
-    files: Option<Files>,
     threads: usize,
     start: Instant,
     /// The first thread's.
@@ -194,27 +81,11 @@ impl Driver {
             };
             ports.push(Port::new(ports.len(), attachment, socket, 0, ring_bytes));
         }
-        Self::with_ports(switch, ports, None)
-    }
-
-    /// Takes pcap files for interfaces: what `NAME_in.pcap` holds comes in from `wait` on, in the order of its times and as fast as
-    /// the switch works; what leaves is written to `NAME_out.pcap`.
-    pub fn with_files(
-        switch: SharedSwitch,
-        attachments: Vec<Attachment>,
-        wait: Duration,
-    ) -> Result<Self, DriverError> {
-        let start_ns = wait.as_nanos().try_into().unwrap_or(u64::MAX);
-        let files = Files::open(&attachments, start_ns)
-            .map_err(|(Attachment { port, .. }, path, source)| DriverError::File { port, path, source })?;
-        let ports = (0..).zip(attachments);
-        let ports =
-            ports.map(|(place, attachment)| Port::new(place, attachment, None, u64::MAX, 0)).collect();
-        Self::with_ports(switch, ports, Some(files))
+        Self::with_ports(switch, ports)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
-    fn with_ports(switch: SharedSwitch, ports: Vec<Port>, files: Option<Files>) -> Result<Self, DriverError> {
+    fn with_ports(switch: SharedSwitch, ports: Vec<Port>) -> Result<Self, DriverError> {
         let counters =
             ports.iter().map(|port: &Port| (port.attachment.port, PortCounter::default())).collect();
         let counters = Counters(Arc::new(counters));
@@ -222,7 +93,6 @@ impl Driver {
         Ok(Self {
             switch,
             ports,
-            files,
             threads: 1,
             start: Instant::now(),
             woken,
@@ -233,7 +103,7 @@ impl Driver {
         })
     }
 
-    /// Has so many threads move frames, each at its own ports: as many as there are ports at most, and one where ports are on files.
+    /// Has so many threads move frames, each at its own ports: as many as there are ports at most.
     pub fn set_threads(&mut self, threads: usize) {
         self.threads = threads;
     }
@@ -249,7 +119,8 @@ impl Driver {
         move || start.elapsed().as_nanos() as u64
     }
 
-    /// Captures what comes in and goes out from here on, for each interface in two files of an existing folder.
+    /// Captures what comes in and goes out from here on, for each interface in two files of an
+    /// existing folder.
     pub fn capture(&mut self, folder: &Path) -> Result<(), CaptureError> {
         for port in &mut self.ports {
             port.capture = Some(Capture::create(folder, &port.attachment.interface)?);
@@ -279,8 +150,7 @@ impl Driver {
 
     /// Moves frames until `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
-        let most = if self.files.is_some() { 1 } else { self.ports.len().max(1) };
-        let threads = self.threads.clamp(1, most);
+        let threads = self.threads.clamp(1, self.ports.len().max(1));
         let mut ends = vec![(self.woken.try_clone()?, self.waker.clone())];
         for _ in 1..threads {
             ends.push(waker()?);
@@ -307,7 +177,7 @@ impl Driver {
         };
         let mut workers = Vec::new();
         for (number, (ports, (woken, _))) in shares.into_iter().zip(ends).enumerate() {
-            workers.push(Worker::new(number, ports, self.files.take(), woken));
+            workers.push(Worker::new(number, ports, woken));
         }
         let (first, others) = workers.split_at_mut(1);
         let result = std::thread::scope(|scope| {
@@ -334,23 +204,8 @@ impl Driver {
         for worker in workers {
             self.unattached += worker.unattached;
             self.ports.extend(worker.ports);
-            self.files = self.files.take().or(worker.files);
         }
         self.ports.sort_by_key(|port| port.place);
         result
     }
-}
-
-/// What is readable when its waker was used.
-fn waker() -> io::Result<(UnixStream, Waker)> {
-    let (woken, waker) = UnixStream::pair()?;
-    woken.set_nonblocking(true)?;
-    waker.set_nonblocking(true)?;
-    Ok((woken, Waker(Arc::new(waker))))
-}
-
-/// The system's clock.
-#[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
-fn unix_time_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -2,24 +2,26 @@
 //! Executes p4c's BMv2 JSON with v1model semantics.
 //!
 //! ```text
-//!                JSON ── load ──► Program (never changes)      Control (tables, counters, registers, …)
+//!                JSON ── load ──► Program (never changes)      Control (tables, counters, …)
 //!                                      │                            ▲ control plane
-//!  frame ─► parser ─► checksums ─► ingress ─► clone · resubmit · multicast ─► Enqueue ─► traffic manager
-//!                                                                                              │
-//!  frame ◄─ truncate ◄─ deparser ◄─ checksums ◄─ egress ◄───────────── Enqueue + QueueMetadata ┘
+//!  frame ─► parser ─► checksums ─► ingress ─► clone · resubmit · multicast ─► Enqueue
+//!                                                                                │ traffic manager
+//!  frame ◄─ truncate ◄─ deparser ◄─ checksums ◄─ egress ◄── Enqueue + QueueMetadata ┘
 //!                          └─► recirculate: back to the parser
 //! ```
 //!
-//! At load time names become slots in a flat packet header vector, and parsers, expressions, actions and controls one list
-//! of small instructions over those slots (`code`), which one loop carries out (`machine`); a packet touches no string and
-//! allocates nothing once buffers have been recycled. `v1model` puts the architecture around the program.
-//! [`Pipeline`] owns no clock and no queue: callers pass `now_ns`, queue packets themselves and
-//! tell egress what happened to them in the queue. BMv2's `simple_switch` is the reference, down to the order of
-//! clone, resubmission, multicast and drop; where it would crash or read stale memory, the result here is 0, a
-//! drop, or a parser error.
+//! At load time names become slots in a flat packet header vector, and parsers, expressions,
+//! actions and controls one list of small instructions over those slots (`code`), which one loop
+//! carries out (`machine`); a packet touches no string and allocates nothing once buffers have been
+//! recycled. `v1model` puts the architecture around the program. [`Pipeline`] owns no clock and no
+//! queue: callers pass `now_ns`, queue packets themselves and tell egress what happened to them in
+//! the queue. BMv2's `simple_switch` is the reference, down to the order of clone, resubmission,
+//! multicast and drop; where it would crash or read stale memory, the result here is 0, a drop, or
+//! a parser error.
 //!
-//! Not here: queues, ports, P4Runtime. Refused at load, by name: arithmetic on more than 4224 bits, externs of other
-//! architectures, and what p4c writes but BMv2 cannot read (a stack's `isValid` at an index known at run time).
+//! Not here: queues, ports, P4Runtime. Refused at load, by name: arithmetic on more than 4224 bits,
+//! externs of other architectures, and what p4c writes but BMv2 cannot read (a stack's `isValid` at
+//! an index known at run time).
 
 #![deny(unsafe_code)]
 
@@ -42,40 +44,47 @@ mod layout;
 mod limits;
 mod machine;
 mod meter;
+#[cfg(feature = "native")]
+mod native;
+#[cfg(not(feature = "native"))]
+#[path = "engine/no_native.rs"]
 mod native;
 mod packed;
 mod packet;
 mod parser;
+mod pool;
 mod profile;
 mod program;
 mod random;
 mod replication;
+mod run;
 mod shared;
 mod slot;
 mod stack;
-
+mod state;
 mod table;
 pub mod trace;
 mod v1model;
 mod wide;
 mod wire;
+mod work;
 
 pub use code::DROP_PORT;
 pub use control::Control;
 pub use error::{Code, ControlError, LoadError};
 pub use limits::ProgramLimits;
 pub use packet::Spares;
-pub use shared::TablePool;
+pub use pool::TablePool;
 
-use calculation::Scratch;
 use flow_cache::{FlowCache, MOST_FLOWS};
-use native::Native;
+use native::call::Native;
 use packed::Packed;
 use packet::Packet;
 use program::Program;
 use random::Random;
 use std::sync::Arc;
 use trace::{Event, Origin, Recorder};
+use work::Work;
 
 /// A packet that ingress hands to the traffic manager.
 #[derive(Debug)]
@@ -125,7 +134,8 @@ impl PacketState {
     }
 }
 
-/// What the traffic manager tells egress about a packet's time in the queue (v1model's `enq_*`, `deq_*`).
+/// What the traffic manager tells egress about a packet's time in the queue (v1model's `enq_*`,
+/// `deq_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueMetadata {
     /// When the packet was enqueued.
@@ -145,7 +155,8 @@ pub enum EgressOutcome {
     Transmit {
         /// Egress port.
         port: u16,
-        /// The whole frame, truncated if the program said so; of one that came without its body, the head.
+        /// The whole frame, truncated if the program said so; of one that came without its body,
+        /// the head.
         frame: Vec<u8>,
         /// Bytes of the whole frame, those that are not there included.
         length: usize,
@@ -169,64 +180,28 @@ pub struct Digest {
 
 /// A loaded program and its state.
 ///
-/// For every received frame call [`ingress`](Self::ingress); queue what it appends to `out`; for every packet that
-/// leaves a queue call [`egress`](Self::egress), which may append more to queue. Packets that the queues drop go to
-/// [`recycle_packet`](Self::recycle_packet). `now_ns` never runs backwards.
+/// For every received frame call [`ingress`](Self::ingress); queue what it appends to `out`; for
+/// every packet that leaves a queue call [`egress`](Self::egress), which may append more to queue.
+/// Packets that the queues drop go to [`recycle_packet`](Self::recycle_packet). `now_ns` never runs
+/// backwards.
 #[derive(Debug)]
 pub struct Pipeline {
     program: Arc<Program>,
+    /// The program's code as machine code, or why there is none.
+    native: Arc<Result<Native, String>>,
     control: Control,
     work: Work,
     spares: Spares,
     digests: Vec<Digest>,
 }
 
-/// The random stream, and scratch space that keeps its allocation from packet to packet.
-#[derive(Debug)]
-struct Work {
-    random: Random,
-    scratch: Scratch,
-    key: Vec<u64>,
-    masked: Vec<u64>,
-    flows: FlowCache,
-    /// Without machine code, though there is some.
-    interpreted: bool,
-    /// Carried out so far.
-    #[cfg(test)]
-    instructions: u64,
-    /// Present while tracing is on.
-    trace: Option<Box<Recorder>>,
-}
-
-impl Work {
-    /// The program's machine code, if it is to be run.
-    fn native<'a>(&self, program: &'a Program) -> Option<&'a Native> {
-        program.native.as_ref().ok().filter(|_| self.trace.is_none() && !self.interpreted)
-    }
-
-    /// With a flow cache for so many flows.
-    fn new(random: Random, flows: usize) -> Self {
-        let flows = FlowCache::new(flows);
-        let (scratch, key, masked) = (Scratch::default(), Vec::new(), Vec::new());
-        Self {
-            random,
-            scratch,
-            key,
-            masked,
-            flows,
-            interpreted: false,
-            #[cfg(test)]
-            instructions: 0,
-            trace: None,
-        }
-    }
-}
-
-/// Another switch with the same program, and state of its own that begins as this one's is. Traces and digests do not follow.
+/// Another switch with the same program, and state of its own that begins as this one's is. Traces
+/// and digests do not follow.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
             program: Arc::clone(&self.program),
+            native: Arc::clone(&self.native),
             control: self.control.clone(),
             work: Work {
                 interpreted: self.work.interpreted,
@@ -242,7 +217,8 @@ impl Pipeline {
     /// Compiles p4c's BMv2 JSON, of the operator's own: [`ProgramLimits::TRUSTED`] hold.
     ///
     /// # Errors
-    /// What is not JSON, contradicts itself, or is not supported, by name and with its place in the P4 source.
+    /// What is not JSON, contradicts itself, or is not supported, by name and with its place in the
+    /// P4 source.
     pub fn load(json: &[u8]) -> Result<Self, LoadError> {
         Self::load_within(json, &ProgramLimits::TRUSTED)
     }
@@ -253,9 +229,11 @@ impl Pipeline {
     /// Those of [`load`](Self::load), and what takes more than it may.
     pub fn load_within(json: &[u8], limits: &ProgramLimits) -> Result<Self, LoadError> {
         let (program, state) = program::load(json, limits)?;
+        let native = Native::compile(program.code(false), &program, &state);
         let control = Control::new(state, program.digest_infos());
         Ok(Self {
             program: Arc::new(program),
+            native: Arc::new(native),
             control,
             work: Work::new(Random::new(0), MOST_FLOWS),
             spares: Spares::default(),
@@ -268,8 +246,8 @@ impl Pipeline {
         self.work.random = Random::new(seed);
     }
 
-    /// Has the flow cache remember so many flows at most, rounded up to a power of two; 0 turns it off. They take
-    /// memory as they come, 32 MiB at most: 164 bytes each in our program.
+    /// Has the flow cache remember so many flows at most, rounded up to a power of two; 0 turns it
+    /// off. They take memory as they come, 32 MiB at most: 164 bytes each in our program.
     pub fn limit_flows(&mut self, most: usize) {
         self.work.flows = FlowCache::new(most);
     }
@@ -281,7 +259,7 @@ impl Pipeline {
 
     /// How the program's code is run, in words.
     pub fn runs_as(&self) -> String {
-        match &self.program.native {
+        match &*self.native {
             Ok(_) if !self.work.interpreted => "it runs as machine code".into(),
             Ok(_) => "it is interpreted, as it was asked for".into(),
             Err(reason) => format!("it is interpreted: {reason}"),
@@ -306,10 +284,10 @@ impl Pipeline {
         self.control.poll_idle_timeout()
     }
 
-    /// Exchanges the buffers that it uses for others, before and after its turn among pipelines that share them. Traces, packets on their way and results
-    /// are the same with any.
+    /// Exchanges the buffers that it uses for others, before and after its turn among pipelines
+    /// that share them. Traces, packets on their way and results are the same with any.
     pub fn lend(&mut self, spares: &mut Spares) {
-        spares.fit(&self.program);
+        spares.fit(&self.program.code);
         std::mem::swap(&mut self.spares, spares);
     }
 
@@ -325,7 +303,8 @@ impl Pipeline {
         }
     }
 
-    /// Has a packet that will wait take a few hundred bytes beside its payload, instead of all limbs that code runs on.
+    /// Has a packet that will wait take a few hundred bytes beside its payload, instead of all
+    /// limbs that code runs on.
     pub fn pack(&mut self, packet: &mut Enqueue) {
         if let State::Whole(whole) = &packet.packet.0 {
             let packed = Packed::new(whole, &self.program.live, &mut self.work.scratch.bytes);
@@ -352,7 +331,8 @@ impl Pipeline {
         std::mem::take(&mut self.digests)
     }
 
-    /// Notes for every packet what happens to it, or no longer. Packets on their way when tracing begins are numbered 0.
+    /// Notes for every packet what happens to it, or no longer. Packets on their way when tracing
+    /// begins are numbered 0.
     pub fn set_tracing(&mut self, on: bool) {
         match (on, self.work.trace.is_some()) {
             (true, false) => {
@@ -363,13 +343,14 @@ impl Pipeline {
         }
     }
 
-    /// Removes and returns what was noted since the last call, and the number of records lost because nobody took
-    /// them.
+    /// Removes and returns what was noted since the last call, and the number of records lost
+    /// because nobody took them.
     pub fn take_trace(&mut self) -> (Vec<trace::Record>, u64) {
         self.work.trace.as_mut().map_or_else(Default::default, |trace| trace.take())
     }
 
-    /// Notes what happens to a packet outside the program: `event` is only made while tracing is on.
+    /// Notes what happens to a packet outside the program: `event` is only made while tracing is
+    /// on.
     pub fn note_at(&mut self, now_ns: u64, packet: u64, event: impl FnOnce() -> Event) {
         if let Some(trace) = &mut self.work.trace {
             trace.set_time(now_ns);
@@ -388,6 +369,12 @@ impl Pipeline {
             copy.trace = trace.number();
             trace.note(copy.trace, Event::Copied { of, origin });
         }
+    }
+
+    /// The machine code, if it is to be run.
+    fn native(&self) -> Option<&Native> {
+        let Work { trace, interpreted, .. } = &self.work;
+        (*self.native).as_ref().ok().filter(|_| trace.is_none() && !interpreted)
     }
 
     fn retire(&mut self, packet: Box<Packet>) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Embedded software switch: executes p4c's BMv2 JSON with v1model semantics, queues by bytes, serves real line rates.
+//! Embedded software switch: executes p4c's BMv2 JSON with v1model semantics, queues by bytes,
+//! serves real line rates.
 //!
 //! ```text
-//!  frames ─► device::Switch ─ engine: parser, ingress ─► traffic: 8 queues a port ─► engine: egress, deparser ─► frames
-//!                 ▲                    ▲ tables, counters, registers
-//!     driver (AF_PACKET, real clock)   └── server: P4Runtime v1 over gRPC
+//!  frames ─► device::Switch ─ engine: ingress ─► traffic: 8 queues a port ─► engine: egress ─► frames
+//!                 ▲                ▲ tables, counters, registers
+//!     driver (AF_PACKET)           └── server: P4Runtime v1 over gRPC
 //!     or a simulation (virtual time)
 //! ```
 //!
-//! [`Switch`] is sans-IO: it owns no socket, clock or thread. What the crate deliberately does not do: it compiles no P4 (that is
-//! p4c's work) and knows nothing of gradients.
+//! [`Switch`] is sans-IO: it owns no socket, clock or thread. What the crate deliberately does not
+//! do: it compiles no P4 (that is p4c's work) and knows nothing of gradients.
 
 pub mod admin;
 pub mod config;

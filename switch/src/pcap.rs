@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pcap files: captures as `simple_switch --pcap` writes them, for each interface what came in and what went out, and frames that
-//! come from files (`--use-files`).
+//! Captures as `simple_switch --pcap` writes them: for each interface what came in and what went
+//! out.
 
 #![forbid(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a frame that a file holds, as in BMv2 and tcpdump.
@@ -13,7 +13,8 @@ pub(crate) const SNAP_LENGTH: u32 = 262_144;
 
 /// A pcap file (version 2.4, Ethernet, nanoseconds) on its way into `W`.
 ///
-/// Every frame is written in one call and nothing is kept back: what a killed switch leaves ends with a whole frame.
+/// Every frame is written in one call and nothing is kept back: what a killed switch leaves ends
+/// with a whole frame.
 #[derive(Debug)]
 pub(crate) struct PcapWriter<W> {
     to: W,
@@ -26,7 +27,8 @@ impl<W: Write> PcapWriter<W> {
     /// # Errors
     /// Those of `to`.
     pub(crate) fn new(mut to: W) -> io::Result<Self> {
-        // draft-ietf-opsawg-pcap-04, section 4: the magic number of nanosecond resolution, in our byte order.
+        // draft-ietf-opsawg-pcap-04, section 4: the magic number of nanosecond resolution, in our
+        // byte order.
         let mut header = Vec::with_capacity(24);
         header.extend(0xa1b2_3c4d_u32.to_le_bytes());
         header.extend(2_u16.to_le_bytes());
@@ -53,93 +55,6 @@ impl<W: Write> PcapWriter<W> {
         self.record.extend_from_slice(kept);
         self.to.write_all(&self.record)
     }
-}
-
-/// Frames of a pcap file (version 2.4, Ethernet, either byte order, micro- or nanoseconds).
-///
-/// A file is read as it is needed, a frame at a time.
-#[derive(Debug)]
-pub(crate) struct PcapReader<R> {
-    from: R,
-    big_endian: bool,
-    /// Nanoseconds in a unit of the time stamps' second half.
-    unit_ns: u64,
-    read: u64,
-}
-
-impl<R: Read> PcapReader<R> {
-    /// Reads the file's header.
-    ///
-    /// # Errors
-    /// `InvalidData` for what is no pcap file of Ethernet frames, and those of `from`.
-    pub(crate) fn new(mut from: R) -> io::Result<Self> {
-        let mut header = [0; 24];
-        from.read_exact(&mut header).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => invalid("shorter than a pcap file's header".to_owned()),
-            _ => error,
-        })?;
-        let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
-        let (big_endian, unit_ns) = match u32::from_le_bytes(word(0)) {
-            0xa1b2_c3d4 => (false, 1_000),
-            0xa1b2_3c4d => (false, 1),
-            0xd4c3_b2a1 => (true, 1_000),
-            0x4d3c_b2a1 => (true, 1),
-            0x0a0d_0d0a => {
-                return Err(invalid(
-                    "a pcapng file; `tcpdump -r FILE -w OTHER` makes a pcap file of it".to_owned(),
-                ));
-            }
-            other => return Err(invalid(format!("no pcap file: it begins with {other:#010x}"))),
-        };
-        // The upper bits of the link type say what follows a frame.
-        let link = number(big_endian, word(20)) & 0xffff;
-        if link != 1 {
-            return Err(invalid(format!("frames of link type {link}; Ethernet is 1")));
-        }
-        Ok(Self { from, big_endian, unit_ns, read: 0 })
-    }
-
-    /// The next frame, with its time in ns since 1970; `None` at the end of the file.
-    ///
-    /// # Errors
-    /// `InvalidData` for a file that ends in the middle of a frame, and for frames that were not captured whole.
-    pub(crate) fn next_frame(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
-        let mut record = [0; 16];
-        let mut filled = 0;
-        while filled < record.len() {
-            match self.from.read(&mut record[filled..]) {
-                Ok(0) if filled == 0 => return Ok(None),
-                Ok(0) => return Err(invalid(format!("it ends in the header of frame {}", self.read))),
-                Ok(more) => filled += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let word =
-            |at: usize| number(self.big_endian, [record[at], record[at + 1], record[at + 2], record[at + 3]]);
-        let (seconds, fraction, kept, length) = (word(0), word(4), word(8), word(12));
-        if kept != length || length > SNAP_LENGTH {
-            return Err(invalid(format!(
-                "frame {} has {kept} of {length} bytes, of at most {SNAP_LENGTH}",
-                self.read
-            )));
-        }
-        let mut frame = vec![0; length as usize];
-        self.from.read_exact(&mut frame).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => invalid(format!("it ends in frame {}", self.read)),
-            _ => error,
-        })?;
-        self.read += 1;
-        Ok(Some((u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns, frame)))
-    }
-}
-
-fn number(big_endian: bool, bytes: [u8; 4]) -> u32 {
-    if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
-}
-
-fn invalid(reason: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 /// Why a capture cannot begin.

@@ -7,7 +7,7 @@ mod connections;
 mod digests;
 mod entities;
 mod gate;
-mod identity;
+pub(crate) mod identity;
 mod install;
 mod ledger;
 mod limits;
@@ -17,6 +17,7 @@ mod outgoing;
 mod p4data;
 mod pace;
 mod packet_io;
+mod peer;
 mod pipeline_config;
 mod reading;
 mod reconcile;
@@ -27,11 +28,13 @@ mod stages;
 mod state;
 mod stream;
 mod tls;
+pub(crate) mod wake;
 
 pub use identity::Identities;
 pub use install::{InstallError, install};
 pub use limits::Limits;
 pub use tls::Tls;
+pub use wake::Wake;
 
 use crate::SharedSwitch;
 use std::io;
@@ -41,26 +44,24 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A client that has vanished without a word (power, cable) is noticed after these two: its place as primary has to become
-/// free. C++ servers and clients alike take pings at this rate.
+/// A client that has vanished without a word (power, cable) is noticed after these two: its place
+/// as primary has to become free. C++ servers and clients alike take pings at this rate.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes that HTTP/2 takes in of a call, and of a connection, before anybody has looked at them; and of a call's headers (gRPC's advice).
+/// Bytes that HTTP/2 takes in of a call, and of a connection, before anybody has looked at them;
+/// and of a call's headers (gRPC's advice).
 const WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 const HEADER_BYTES: u32 = 8 << 10;
-
-/// Called when a driver should look at the switch soon.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// What may be set beside the address.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
     /// Called after packet-outs, and after changes of when the switch wants to be called.
     pub waker: Option<Wake>,
-    /// The clock, in ns, by which a driver runs the switch. Without one, idle time-outs and digests go by the latest time that
-    /// the switch has been told.
+    /// The clock, in ns, by which a driver runs the switch. Without one, idle time-outs and digests
+    /// go by the latest time that the switch has been told.
     pub clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
     /// Without it, connections are in the clear.
     pub tls: Option<Tls>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet's way through the switch, for people and for programs: the engine's records as text or as JSON lines.
+//! A packet's way through the switch, for people and for programs: the engine's records as text or
+//! as JSON lines.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +14,7 @@ use crate::engine::trace::Record;
 use std::io::{self, Write};
 
 /// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum TraceFormat {
     /// A line for each record, for people.
     #[default]

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic manager: up to eight queues a port, byte limits, a shared buffer, exact line rates. Sans-IO.
+//! The traffic manager: up to eight queues a port, byte limits, a shared buffer, exact line rates.
+//! Sans-IO.
 //!
 //! ```text
-//!  enqueue ─► admission: queue limit, shared buffer, dynamic threshold ─► queue ─► scheduler: strict, then weighted; caps ─► line
+//!  enqueue ─► admission: limits, shared buffer ─► queue ─► scheduler: strict, weighted, caps ─► line
 //! ```
 //!
 //! A port serves one packet at a time and is then busy for as long as the frame takes on its line.
-//! The caller learns from [`TrafficManager::next_service`] when a port can serve next, takes a packet with
-//! [`TrafficManager::dequeue`] and says with [`TrafficManager::transmitted`] how many bytes went out, before it dequeues again.
+//! The caller learns from [`TrafficManager::next_service`] when a port can serve next, takes a
+//! packet with [`TrafficManager::dequeue`] and says with [`TrafficManager::transmitted`] how many
+//! bytes went out, before it dequeues again.
 
 mod config;
 mod scheduler;
@@ -86,7 +88,8 @@ struct Port<T> {
     scheduler: Scheduler,
     /// Queue of the packet that is out for egress.
     serving: usize,
-    /// When the line is free, and what integer division of the last frame's time left over, in bit·ns / (bit/s).
+    /// When the line is free, and what integer division of the last frame's time left over, in
+    /// bit·ns / (bit/s).
     free_at_ns: u64,
     remainder: u64,
     /// The port stands in the service heap, or its packet is out for egress.
@@ -116,7 +119,8 @@ pub struct TrafficManager<T> {
 }
 
 impl<T> TrafficManager<T> {
-    /// A manager whose ports come into being when first used, configured as `fallback` says, with eight strict queues.
+    /// A manager whose ports come into being when first used, configured as `fallback` says, with
+    /// eight strict queues.
     pub fn new(fallback: PortConfig) -> Self {
         Self::with_config(fallback, TrafficConfig::default())
     }
@@ -168,7 +172,8 @@ impl<T> TrafficManager<T> {
         port.config = config;
     }
 
-    /// Sets a queue, of one port or (`None`) of all; what waits stays. False when there is no such queue.
+    /// Sets a queue, of one port or (`None`) of all; what waits stays. False when there is no such
+    /// queue.
     pub fn configure_queue(&mut self, port: Option<u16>, queue: u8, config: QueueConfig) -> bool {
         if queue >= self.config.priority_queues {
             return false;
@@ -193,7 +198,8 @@ impl<T> TrafficManager<T> {
         self.config.buffer_bytes = bytes;
     }
 
-    /// Takes a port up or down. A port that goes down drops what waits and takes nothing until it is up again.
+    /// Takes a port up or down. A port that goes down drops what waits and takes nothing until it
+    /// is up again.
     pub fn set_up(&mut self, port: u16, up: bool, discard: impl FnMut(T)) {
         let position = self.position(port);
         self.ports[position].up = up;
@@ -202,8 +208,9 @@ impl<T> TrafficManager<T> {
         }
     }
 
-    /// Lets a port serve at most so many packets from `now_ns` on, whatever its line's rate (`None`: any number): for what is behind the line
-    /// and takes no more. What is not served waits.
+    /// Lets a port serve at most so many packets from `now_ns` on, whatever its line's rate
+    /// (`None`: any number): for what is behind the line and takes no more. What is not served
+    /// waits.
     pub fn grant(&mut self, now_ns: u64, port: u16, packets: Option<usize>) {
         let position = self.position(port);
         let port = &mut self.ports[position];
@@ -226,8 +233,8 @@ impl<T> TrafficManager<T> {
         port.up && refusal(queue.stats.depth_bytes(), length, limit, buffer, queue.config.alpha).is_none()
     }
 
-    /// Queues a packet of `length` bytes; gives it back when it is dropped ([`QueueStats::drops`] tells why) or there is no
-    /// such queue.
+    /// Queues a packet of `length` bytes; gives it back when it is dropped ([`QueueStats::drops`]
+    /// tells why) or there is no such queue.
     pub fn enqueue(&mut self, now_ns: u64, port: u16, queue: u8, length: u32, item: T) -> Result<(), T> {
         if queue >= self.config.priority_queues {
             return Err(item);
@@ -266,8 +273,8 @@ impl<T> TrafficManager<T> {
         self.service.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// Takes the packet that a port serves at or before `now_ns`, of the port that could serve first.
-    /// [`Self::transmitted`] has to follow.
+    /// Takes the packet that a port serves at or before `now_ns`, of the port that could serve
+    /// first. [`Self::transmitted`] has to follow.
     pub fn dequeue(&mut self, now_ns: u64) -> Option<Dequeued<T>> {
         let &Reverse((start_ns, position)) = self.service.peek()?;
         if start_ns > now_ns {
@@ -299,8 +306,8 @@ impl<T> TrafficManager<T> {
         })
     }
 
-    /// The packet last taken from `port` puts `bytes` on the line from `start_ns` on (0: egress dropped it). Gives the
-    /// time at which its last bit leaves.
+    /// The packet last taken from `port` puts `bytes` on the line from `start_ns` on (0: egress
+    /// dropped it). Gives the time at which its last bit leaves.
     pub fn transmitted(&mut self, port: u16, start_ns: u64, bytes: usize) -> u64 {
         let position = self.position(port);
         let port = &mut self.ports[position];
@@ -312,7 +319,8 @@ impl<T> TrafficManager<T> {
         let end_ns = if rate == 0 {
             start_ns
         } else {
-            // bits · 10⁹ / rate, the division's rest carried to the next frame: no drift however long the train.
+            // bits · 10⁹ / rate, the division's rest carried to the next frame: no drift however
+            // long the train.
             let time = bytes as u128 * 8 * 1_000_000_000 + u128::from(port.remainder);
             port.remainder = (time % rate) as u64;
             start_ns + (time / rate) as u64

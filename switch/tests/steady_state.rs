@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet allocates nothing once buffers have been recycled, whatever the flow cache knows of it, as machine code and interpreted. And what
-//! programs took goes with them.
+//! A packet allocates nothing once buffers have been recycled, whatever the flow cache knows of it,
+//! as machine code and interpreted. And what programs took goes with them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -124,7 +124,7 @@ fn a_packet_allocates_nothing_once_buffers_are_recycled() {
 }
 
 /// Bytes of memory that may be run and is no file's.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "native"))]
 fn machine_code() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let bytes = |line: &str| {
@@ -139,7 +139,7 @@ fn machine_code() -> u64 {
     maps.lines().map(bytes).sum()
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "native"))]
 #[test]
 fn a_program_s_machine_code_goes_with_it() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,8 @@ pub enum ClientError {
         address: String,
         /// The transport's words.
         reason: String,
-        /// The address has nobody who listens: a switch that has just been started may do so in a moment.
+        /// The address has nobody who listens: a switch that has just been started may do so in a
+        /// moment.
         is_refused: bool,
     },
     /// The connection or the stream broke, or the switch ended it.
@@ -166,7 +167,8 @@ pub struct Rejection {
     pub address: String,
     /// Updates in the Write.
     pub total: usize,
-    /// The refused ones, by index. With `CONTINUE_ON_ERROR` all others were applied; with the atomic modes none was.
+    /// The refused ones, by index. With `CONTINUE_ON_ERROR` all others were applied; with the
+    /// atomic modes none was.
     pub updates: Vec<UpdateError>,
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which ports can be used, by gNMI: OpenConfig's interfaces, as Stratum serves them on P4Runtime's port.
+//! Which ports can be used, by gNMI: OpenConfig's interfaces, as Stratum serves them on P4Runtime's
+//! port.
 //!
-//! An interface has a name; its `state/ifindex` is the port's number in P4Runtime, and its `state/oper-status` says whether it can be used.
-//! Stratum takes wildcards for numbers alone, and asked once; `oper-status` is subscribed to by name.
+//! An interface has a name; its `state/ifindex` is the port's number in P4Runtime, and its
+//! `state/oper-status` says whether it can be used. Stratum takes wildcards for numbers alone, and
+//! asked once; `oper-status` is subscribed to by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +45,8 @@ pub struct Interfaces {
 }
 
 impl Client {
-    /// Whether some of the switch's ports can be used, as it changes. Needs no arbitration. A switch without gNMI answers UNIMPLEMENTED.
+    /// Whether some of the switch's ports can be used, as it changes. Needs no arbitration. A
+    /// switch without gNMI answers UNIMPLEMENTED.
     pub async fn watch_interfaces(&self, ports: &BTreeSet<u16>) -> Result<Interfaces, ClientError> {
         let limit = self.options.call_timeout;
         let subscribing = Box::pin(async {
@@ -113,7 +116,8 @@ impl Client {
 }
 
 impl Interfaces {
-    /// The ports that are told of; others have no interface of their own, as far as the switch says.
+    /// The ports that are told of; others have no interface of their own, as far as the switch
+    /// says.
     pub fn ports(&self) -> BTreeSet<u16> {
         self.ports.values().copied().collect()
     }

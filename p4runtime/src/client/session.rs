@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stream channel: its life is the session's life (P4Runtime, "Client Arbitration and Controller Replication").
+//! The stream channel: its life is the session's life (P4Runtime, "Client Arbitration and
+//! Controller Replication").
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -11,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 
 use super::error::ClientError;
-use super::{Arbitration, Role};
+use super::role::{Arbitration, Role};
 use crate::v1::stream_message_response::Update as Message;
 use crate::v1::{
     self, DigestList, IdleTimeoutNotification, MasterArbitrationUpdate, PacketIn, StreamError,
@@ -28,7 +29,8 @@ const BACKLOG: usize = 1024;
 pub struct Streams {
     /// Packets sent to the CPU port.
     pub packets: mpsc::Receiver<PacketIn>,
-    /// Digests; acknowledge them with [`Client::acknowledge_digest`](super::Client::acknowledge_digest).
+    /// Digests; acknowledge them with
+    /// [`Client::acknowledge_digest`](super::Client::acknowledge_digest).
     pub digests: mpsc::Receiver<DigestList>,
     /// Entries that were not hit in time.
     pub idle_timeouts: mpsc::Receiver<IdleTimeoutNotification>,
@@ -168,7 +170,8 @@ impl Session {
         }
     }
 
-    /// Waits for an arbitration, with its answer's number, that `is_wanted`, or for the stream's end.
+    /// Waits for an arbitration, with its answer's number, that `is_wanted`, or for the stream's
+    /// end.
     pub(super) async fn settled(
         &self,
         is_wanted: impl Fn(&Arbitration, u64) -> bool,

@@ -10,8 +10,8 @@ use super::error::reason;
 /// Whom to believe, and who to be; PEM-encoded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// Authorities, one of which has to have signed the switch's certificate. The system's are not consulted: a fabric has its
-    /// own.
+    /// Authorities, one of which has to have signed the switch's certificate. The system's are not
+    /// consulted: a fabric has its own.
     pub ca: Vec<u8>,
     /// The client's certificate with its chain, and its key, for switches that ask for them.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,

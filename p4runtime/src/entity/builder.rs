@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Table entries and actions from names.
 
+use super::error::{EntityError, Purpose};
 use super::table::{check_action, check_table_entry, is_full_range};
-use super::{EntityError, Purpose};
 use crate::bytes::{self, Value};
 use crate::config::MatchField;
 use crate::p4info::{ActionRef, Index, Key, TableRef};
@@ -13,8 +13,9 @@ use crate::v1::{self, FieldMatch, TableAction, TableEntry, Update};
 
 /// Builds a table entry from the program's names.
 ///
-/// The first mistake is kept and comes out at the end ([`build`](Self::build), [`insert`](Self::insert), …), so that calls
-/// chain. "Don't care" matches (prefix length 0, mask 0, the whole range) are left out, as the specification asks.
+/// The first mistake is kept and comes out at the end ([`build`](Self::build),
+/// [`insert`](Self::insert), …), so that calls chain. "Don't care" matches (prefix length 0, mask
+/// 0, the whole range) are left out, as the specification asks.
 #[derive(Debug, Clone)]
 #[must_use = "an entry is made by build, insert, modify or delete"]
 pub struct TableEntryBuilder<'i> {
@@ -237,7 +238,8 @@ fn canonical(value: &Value, field: &MatchField, place: &str) -> Result<Vec<u8>, 
         .map_err(|source| EntityError::Value { place: place.to_owned(), source })
 }
 
-/// Builds an action from the program's names; like [`TableEntryBuilder`], it keeps the first mistake for the end.
+/// Builds an action from the program's names; like [`TableEntryBuilder`], it keeps the first
+/// mistake for the end.
 #[derive(Debug, Clone)]
 #[must_use = "an action is made by build"]
 pub struct ActionBuilder<'i> {

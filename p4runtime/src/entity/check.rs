@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message as _;
 
+use super::error::{EntityError, Purpose};
 use super::table::{check_action, check_match, check_sizes, check_table_entry, check_watch, check_weight};
-use super::{EntityError, Kind, Purpose};
 use crate::bytes;
 use crate::config;
 use crate::p4info::{Index, Named};
+use crate::v1::entity::Entity as Kind;
 use crate::v1::packet_replication_engine_entry::Type as Pre;
 use crate::v1::replica::PortKind;
 use crate::v1::update::Type as UpdateType;
@@ -36,10 +37,11 @@ pub fn check_update(update: &Update, index: &Index) -> Result<Update, EntityErro
     Ok(Update { r#type: update.r#type, entity: Some(check(entity, index, purpose)?) })
 }
 
-/// Checks an entity against the program and gives its canonical form: two entities with the same meaning come out equal.
+/// Checks an entity against the program and gives its canonical form: two entities with the same
+/// meaning come out equal.
 ///
-/// Everything that P4Info tells is checked. What depends on the switch's state is not: whether an entry, member or group
-/// exists, whether there is room, which ports there are.
+/// Everything that P4Info tells is checked. What depends on the switch's state is not: whether an
+/// entry, member or group exists, whether there is room, which ports there are.
 pub fn check(entity: &Entity, index: &Index, purpose: Purpose) -> Result<Entity, EntityError> {
     let kind = entity
         .entity

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The smaller entities from names.
 
-use super::{ActionBuilder, EntityError};
+use super::builder::ActionBuilder;
+use super::error::EntityError;
 use crate::bytes::{self, Value};
 use crate::p4info::{Index, Key, Named, find_element};
 use crate::v1::action_profile_group::member::WatchKind;
@@ -84,8 +85,8 @@ pub fn member_group<'k>(
     Ok(ActionProfileGroup { action_profile_id, group_id, members, max_size })
 }
 
-/// The same, with the port of each member, on which it depends: while that is down, no packet is sent there (P4Runtime, "Action Profile
-/// Group Programming").
+/// The same, with the port of each member, on which it depends: while that is down, no packet is
+/// sent there (P4Runtime, "Action Profile Group Programming").
 pub fn watching_group<'k>(
     index: &Index,
     profile: impl Into<Key<'k>>,

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entities in words, for differences and errors.
 //!
-//! Names come from the [`Index`] where there is one and it knows the id; else the id stands in hex. Nothing here fails:
-//! what is wrong with an entity is shown as it is.
+//! Names come from the [`Index`] where there is one and it knows the id; else the id stands in hex.
+//! Nothing here fails: what is wrong with an entity is shown as it is.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::Kind;
 use super::check::port_of;
 use super::table::Watch;
 use crate::bytes;
 use crate::config;
 use crate::p4info::{Index, Named};
 use crate::v1::action_profile_group::Member;
+use crate::v1::entity::Entity as Kind;
 use crate::v1::field_match::FieldMatchType;
 use crate::v1::p4_data::Data;
 use crate::v1::packet_replication_engine_entry::Type as Pre;
@@ -70,7 +70,7 @@ pub fn describe(entity: &Entity, index: Option<&Index>) -> String {
                 format!("multicast group {} -> ports [{}]", group.multicast_group_id, ports(&group.replicas))
             }
             Some(Pre::CloneSessionEntry(session)) => {
-                let cut = match session.packet_length_bytes {
+                let trimmed = match session.packet_length_bytes {
                     0 => String::new(),
                     length => format!(", truncated to {length} bytes"),
                 };
@@ -79,7 +79,7 @@ pub fn describe(entity: &Entity, index: Option<&Index>) -> String {
                     class => format!(", class {class}"),
                 };
                 let ports = ports(&session.replicas);
-                format!("clone session {} -> ports [{ports}]{cut}{class}", session.session_id)
+                format!("clone session {} -> ports [{ports}]{trimmed}{class}", session.session_id)
             }
         },
         Some(Kind::ValueSetEntry(set)) => {
@@ -128,7 +128,8 @@ pub fn describe_action(action: &v1::Action, index: Option<&Index>) -> String {
     format!("{}({})", name("action", action.action_id, found.map(|found| found.action)), params.join(", "))
 }
 
-/// A group with the ports that its members watch: `Ingress.ecmp group 1 -> members [2 watching port 5, 3 watching none]`.
+/// A group with the ports that its members watch: `Ingress.ecmp group 1 -> members [2 watching port
+/// 5, 3 watching none]`.
 pub fn describe_watching(group: &ActionProfileGroup, index: Option<&Index>) -> String {
     describe_group(group, index, |member| match member.watch_kind.as_ref().map(Watch::from) {
         None => " watching none".to_owned(),
@@ -154,8 +155,8 @@ fn describe_group(
     format!("{profile} group {} -> members [{}]", group.group_id, members.join(", "))
 }
 
-/// A value as people write it: addresses by width and name (`dst_addr`, `dst_mac`, `src_ip`), other numbers up to 64 bits in
-/// decimal, the rest in hex. `bitwidth` 0 is text.
+/// A value as people write it: addresses by width and name (`dst_addr`, `dst_mac`, `src_ip`), other
+/// numbers up to 64 bits in decimal, the rest in hex. `bitwidth` 0 is text.
 pub fn describe_value(value: &[u8], bitwidth: i32, field: &str) -> String {
     let field = field.to_lowercase();
     let is_address =

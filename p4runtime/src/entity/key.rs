@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-use super::Kind;
+use crate::v1::entity::Entity as Kind;
 use crate::v1::packet_replication_engine_entry::Type as Pre;
 use crate::v1::{
     ActionProfileGroup, ActionProfileMember, CloneSessionEntry, CounterEntry, DigestEntry,
@@ -11,11 +11,12 @@ use crate::v1::{
     PacketReplicationEngineEntry, RegisterEntry, TableEntry, ValueSetEntry,
 };
 
-/// The identity of an entity: two entities with the same key are the same object with perhaps different contents, as when
-/// a MODIFY changes one into the other. Ordered, so that maps of entities have a fixed order: by kind, then by id.
+/// The identity of an entity: two entities with the same key are the same object with perhaps
+/// different contents, as when a MODIFY changes one into the other. Ordered, so that maps of
+/// entities have a fixed order: by kind, then by id.
 ///
-/// Keys compare canonical entities. Pass what comes from elsewhere through [`check`](super::check) first: a padded byte
-/// string makes another key.
+/// Keys compare canonical entities. Pass what comes from elsewhere through [`check`](super::check)
+/// first: a padded byte string makes another key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityKey {
     kind: u8,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::check::{check_colors, check_meter};
-use super::{EntityError, Purpose};
+use super::error::{EntityError, Purpose};
 use crate::bytes::{self, BytesError};
 use crate::config::action_ref::Scope;
 use crate::config::match_field::MatchType;
@@ -14,7 +14,8 @@ use crate::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternar
 use crate::v1::table_action::Type as ActionType;
 use crate::v1::{self, FieldMatch, TableAction, TableEntry};
 
-/// The canonical form of a table entry: shortest byte strings, match fields and parameters by id, "don't care"s left out.
+/// The canonical form of a table entry: shortest byte strings, match fields and parameters by id,
+/// "don't care"s left out.
 pub(super) fn check_table_entry(
     entry: &TableEntry,
     index: &Index,
@@ -377,8 +378,8 @@ fn check_action_set(
     Ok(checked)
 }
 
-/// "Group Programming" and "One Shot Action Selector Programming": a group's size against the program's limits, in
-/// the unit that the program counts in.
+/// "Group Programming" and "One Shot Action Selector Programming": a group's size against the
+/// program's limits, in the unit that the program counts in.
 pub(super) fn check_sizes(
     weights: impl Iterator<Item = i32> + Clone,
     max_size: i32,

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::index::{IndexError, Named};
+use super::named::{IndexError, Named};
 use crate::config::{MatchField, P4Info};
 
-/// Widest field, bits. Masks of a field's width are made while entries are checked, so that hostile P4Info could ask for a
-/// quarter of a GiB per entry. BMv2 and Tofino end at a few thousand bits.
+/// Widest field, bits. Masks of a field's width are made while entries are checked, so that hostile
+/// P4Info could ask for a quarter of a GiB per entry. BMv2 and Tofino end at a few thousand bits.
 const WIDEST: i32 = 1 << 16;
 
 /// `ids` holds every object's id.

@@ -54,7 +54,8 @@ pub struct LookupError {
     pub asked: String,
     /// What it was asked of: the P4Info, a table, an action.
     pub place: String,
-    /// Valid names that look like the one asked for, best first; empty when none does or an id was asked for.
+    /// Valid names that look like the one asked for, best first; empty when none does or an id was
+    /// asked for.
     pub nearest: Vec<String>,
     /// All valid names, in P4Info's order.
     pub valid: Vec<String>,
@@ -89,7 +90,8 @@ fn hint(nearest: &[String], valid: &[String]) -> String {
     }
 }
 
-/// Up to three names within a third of the asked name's length in edits (at least one edit), nearest first.
+/// Up to three names within a third of the asked name's length in edits (at least one edit),
+/// nearest first.
 ///
 /// A name is also compared by its last component, because people leave the control's name out.
 pub fn nearest(asked: &str, valid: &[String]) -> Vec<String> {

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use super::index::{Index, Named, find_element};
+use super::index::{Index, find_element};
 use super::lookup::{Key, LookupError};
+use super::named::Named;
 use crate::config;
 
 /// A table and the index it is part of.
@@ -92,7 +93,8 @@ impl<'a> TableRef<'a> {
         self.table.direct_resource_ids.iter().find_map(|id| self.index.direct_meter(*id).ok())
     }
 
-    /// Whether entries need a priority: some key element is ternary, range or optional (P4Runtime, "TableEntry").
+    /// Whether entries need a priority: some key element is ternary, range or optional (P4Runtime,
+    /// "TableEntry").
     pub fn needs_priority(&self) -> bool {
         use config::match_field::MatchType;
         self.table
@@ -103,7 +105,8 @@ impl<'a> TableRef<'a> {
 }
 
 impl config::MatchField {
-    /// The match kind; `Unspecified` for an architecture's own and for numbers that this version does not know.
+    /// The match kind; `Unspecified` for an architecture's own and for numbers that this version
+    /// does not know.
     pub fn kind(&self) -> config::match_field::MatchType {
         use config::match_field::{Match, MatchType};
         match self.r#match {

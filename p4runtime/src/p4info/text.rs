@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes protobuf text format as p4c does: a field a line, fields by number, map entries by key.
 //!
-//! prost-reflect's own writer follows the iteration order of its hash maps, so that the same P4Info would come out
-//! differently each time.
+//! prost-reflect's own writer follows the iteration order of its hash maps, so that the same P4Info
+//! would come out differently each time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

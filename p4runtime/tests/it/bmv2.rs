@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our client against another implementation's server: BMv2's `simple_switch_grpc`, with the committed program.
+//! Our client against another implementation's server: BMv2's `simple_switch_grpc`, with the
+//! committed program.
 //!
-//! Skipped, with a line on stderr, where `simple_switch_grpc` is not on PATH. Needs no root: the switch has no interfaces.
+//! Skipped, with a line on stderr, where `simple_switch_grpc` is not on PATH. Needs no root: the
+//! switch has no interfaces.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::{Child, Command, Stdio};

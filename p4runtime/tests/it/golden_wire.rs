@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes worked out by hand from the specification's field numbers and protobuf's encoding rules, so that a wrong number
-//! in our `.proto` files cannot agree with itself. A tag byte is field number · 8 + wire type (0 varint, 2 length).
+//! Bytes worked out by hand from the specification's field numbers and protobuf's encoding rules,
+//! so that a wrong number in our `.proto` files cannot agree with itself. A tag byte is field
+//! number · 8 + wire type (0 varint, 2 length).
 
 use prost::Message;
 use trimwire_p4runtime::{config, rpc, v1};

@@ -156,7 +156,8 @@ fn nesting_that_would_exhaust_the_stack_is_refused() {
         let error = P4Info::from_text(&nest(100_000, before)).unwrap_err();
         assert!(error.to_string().contains("nested deeper than 100"), "{error}");
     }
-    // The same as binary: field 11 registers, 2 type_spec, then 3 tuple, 1 members, from the inside out.
+    // The same as binary: field 11 registers, 2 type_spec, then 3 tuple, 1 members, from the inside
+    // out.
     let mut binary = Vec::new();
     for tag in std::iter::repeat_n([0x1a, 0x0a], 100).flatten().chain([0x12, 0x5a]) {
         let mut outer = vec![tag];
@@ -236,11 +237,11 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_p4info_is_read_or_refused(at in 0_usize..4000, byte: u8, cut in 0_usize..4000) {
+    fn a_damaged_p4info_is_read_or_refused(at in 0_usize..4000, byte: u8, less in 0_usize..4000) {
         let mut text = SAMPLE.as_bytes().to_vec();
         let at = at.min(text.len() - 1);
         text[at] = byte;
-        text.truncate(text.len().max(cut) - cut);
+        text.truncate(text.len().max(less) - less);
         if let Ok(p4info) = P4Info::from_bytes(&text) {
             let _ = Index::new(&p4info);
         }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which ports can be used, for those that watch: one task looks at the switch, however many there are.
+//! Which ports can be used, for those that watch: one task looks at the switch, however many there
+//! are.
 //!
-//! A look takes the lock that the driver forwards under, so that a thousand watchers that look for themselves would hold frames up.
+//! A look takes the lock that the driver forwards under, so that a thousand watchers that look for
+//! themselves would hold frames up.
 
-use super::v1;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
+use trimwire_p4runtime::admin as v1;
 
 /// How often ports are looked at while somebody watches them.
 const LOOK: Duration = Duration::from_millis(10);

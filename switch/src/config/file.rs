@@ -72,7 +72,8 @@ impl FileConfig {
     /// Reads a file's text; `file` is its name for errors.
     ///
     /// # Errors
-    /// Unknown and repeated keys and values out of range, each with its line and what could stand there.
+    /// Unknown and repeated keys and values out of range, each with its line and what could stand
+    /// there.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         parse(text).and_then(|node| read(&node)).map_err(|(line, reason)| ConfigError {
             file: file.to_owned(),

@@ -36,7 +36,8 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A decimal number times its unit, exact; `None` for anything else, fractions of the base unit among them.
+/// A decimal number times its unit, exact; `None` for anything else, fractions of the base unit
+/// among them.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let at = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! YAML as a tree whose nodes know their lines, so that errors can name them. Scalars stay text: what one means depends on
-//! its key.
+//! YAML as a tree whose nodes know their lines, so that errors can name them. Scalars stay text:
+//! what one means depends on its key.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender left to its interface: a checksum, or the cutting up of a burst into frames (TSO, UDP_SEGMENT; the kernel puts
-//! bursts together on reception, too: GRO). Between interfaces of one machine nobody does it, and a switch works on packets.
+//! What a sender left to its interface: a checksum, or the splitting of a burst into frames (TSO,
+//! UDP_SEGMENT; the kernel puts bursts together on reception, too: GRO). Between interfaces of one
+//! machine nobody does it, and a switch works on packets.
 //!
-//! A burst is one frame with the headers of its first packet and the payloads of all. Each packet's headers are written in front of its
-//! payload, over bytes of the packets before it, which are gone by then: payloads stay where they are.
+//! A burst is one frame with the headers of its first packet and the payloads of all. Each packet's
+//! headers are written in front of its payload, over bytes of the packets before it, which are gone
+//! by then: payloads stay where they are.
 
 #[cfg(test)]
 mod tests;
 
 /// Longest headers of a burst: two VLAN tags, IPv6 with extension headers, TCP with options.
 const MOST_HEADERS: usize = 256;
-/// Most frames of one burst. TCP sends no fewer than 48 bytes a segment with its options (TCP_MIN_MSS of the kernel), 64 KiB at once.
+/// Most frames of one burst. TCP sends no fewer than 48 bytes a segment with its options
+/// (TCP_MIN_MSS of the kernel), 64 KiB at once.
 const MOST_FRAMES: usize = 2_048;
 
 const NEEDS_CHECKSUM: u8 = 1;
-/// Kinds of bursts (linux/virtio_net.h), and the bit beside them that says that the first packet has CWR set.
+/// Kinds of bursts (linux/virtio_net.h), and the bit beside them that says that the first packet
+/// has CWR set.
 const TCP_OVER_IPV4: u8 = 1;
 const TCP_OVER_IPV6: u8 = 4;
 const DATAGRAMS: u8 = 5;
@@ -25,7 +29,8 @@ const UDP: u8 = 17;
 const TCP_FIN_PSH: u8 = 0x09;
 const TCP_CWR: u8 = 0x80;
 
-/// `struct virtio_net_hdr`, which PACKET_VNET_HDR puts before every frame. Its length of the headers is a hint, and not used.
+/// `struct virtio_net_hdr`, which PACKET_VNET_HDR puts before every frame. Its length of the
+/// headers is a hint, and not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offload {
     flags: u8,
@@ -45,13 +50,15 @@ pub enum Refusal {
     /// A single frame that is longer than any that is taken, or a burst of such.
     #[error("frames longer than 9,230 bytes")]
     TooLong,
-    /// Another kind of burst than TCP's and UDP's, or without checksums left to the interface (LRO).
+    /// Another kind of burst than TCP's and UDP's, or without checksums left to the interface
+    /// (LRO).
     #[error("bursts of kind {0} or with whole checksums")]
     Kind(u8),
     /// A kind that the kernel cannot tell: UDP's before Linux 6.2, a tunnel's or SCTP's.
     #[error("bursts of a kind that this kernel has no name for")]
     Unnamed,
-    /// Headers that are not Ethernet, VLAN tags, IP and what the kernel says that follows: damaged ones, or a tunnel's.
+    /// Headers that are not Ethernet, VLAN tags, IP and what the kernel says that follows: damaged
+    /// ones, or a tunnel's.
     #[error("bursts in a tunnel, or with damaged headers")]
     Headers,
     /// More packets than any kernel makes of a burst.
@@ -103,7 +110,8 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    /// Reads the headers in a frame of `length` bytes of which `front` is known, whose frames may have `most` bytes.
+    /// Reads the headers in a frame of `length` bytes of which `front` is known, whose frames may
+    /// have `most` bytes.
     pub(super) fn parse(
         front: &[u8],
         length: usize,
@@ -156,8 +164,9 @@ impl Burst {
         self.length.div_ceil(self.segment).max(1)
     }
 
-    /// Makes the frames, one after the other, each in its place in `frame`, which is the one that was parsed.
-    pub(super) fn cut(&self, frame: &mut [u8], mut take: impl FnMut(&mut [u8])) {
+    /// Makes the frames, one after the other, each in its place in `frame`, which is the one that
+    /// was parsed.
+    pub(super) fn split(&self, frame: &mut [u8], mut take: impl FnMut(&mut [u8])) {
         let mut first = [0; MOST_HEADERS];
         let (Some(headers), Some(from)) = (first.get_mut(..self.payload), frame.get(..self.payload)) else {
             return;
@@ -173,7 +182,8 @@ impl Burst {
         }
     }
 
-    /// Makes the first frame's headers those of frame `i` (`inet_gso_segment`, `tcp_gso_segment`, `__udp_gso_segment` of the kernel).
+    /// Makes the first frame's headers those of frame `i` (`inet_gso_segment`, `tcp_gso_segment`,
+    /// `__udp_gso_segment` of the kernel).
     fn mend(&self, frame: &mut [u8], i: usize) {
         let (ip, transport) = frame[self.network..].split_at_mut(self.transport - self.network);
         let covered = transport.len();
@@ -186,7 +196,8 @@ impl Burst {
             let checksum = !fold(sum(ip));
             ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
         }
-        // The pseudo-header's sum counts the length of the whole burst: the kernel's, which knows where routing headers lead.
+        // The pseudo-header's sum counts the length of the whole burst: the kernel's, which knows
+        // where routing headers lead.
         let (checksum_at, whole) = if self.is_tcp {
             let sequence = (u32::from(word(transport, 4)) << 16 | u32::from(word(transport, 6)))
                 .wrapping_add((i * self.segment) as u32);
@@ -259,7 +270,8 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// The checksum of everything from `start` on, whose field at `start + offset` holds the pseudo-header's sum (RFC 1071).
+/// The checksum of everything from `start` on, whose field at `start + offset` holds the
+/// pseudo-header's sum (RFC 1071).
 fn finish_checksum(frame: &mut [u8], start: usize, offset: usize) {
     let Some(covered) = frame.get_mut(start..).filter(|covered| covered.len() >= offset + 2) else { return };
     // UDP sends a computed 0 as all ones (RFC 768); for TCP the two are the same number.
@@ -270,8 +282,9 @@ fn finish_checksum(frame: &mut [u8], start: usize, offset: usize) {
     covered[offset..offset + 2].copy_from_slice(&checksum.to_ne_bytes());
 }
 
-/// A sum whose folding is the ones' complement sum of all 16-bit words in this machine's byte order, which is the sum in the network's with
-/// its bytes exchanged (RFC 1071, §2 (B)); at most 2^32 bytes.
+/// A sum whose folding is the ones' complement sum of all 16-bit words in this machine's byte
+/// order, which is the sum in the network's with its bytes exchanged (RFC 1071, §2 (B)); at most
+/// 2^32 bytes.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];

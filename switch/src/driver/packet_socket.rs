@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! AF_PACKET sockets: whole Ethernet frames from and to a Linux interface. Beside `ring`, the crate's only unsafe code.
+//! AF_PACKET sockets: whole Ethernet frames from and to a Linux interface. Beside `ring`, the
+//! crate's only unsafe code.
 #![expect(
     unsafe_code,
     reason = "libc's packet sockets, recvmmsg and sendmmsg have no safe wrapper with PACKET_AUXDATA"
@@ -17,7 +18,8 @@ const BATCH: usize = 32;
 /// Longest frame: a jumbo one with a VLAN tag.
 const FRAME: usize = 9_234;
 const TAG: usize = 4;
-/// Room for a burst: 64 KiB of IP, Ethernet's header and tags. Not so many pages, lest all buffers begin in the same lines of a cache.
+/// Room for a burst: 64 KiB of IP, Ethernet's header and tags. Not so many pages, lest all buffers
+/// begin in the same lines of a cache.
 const BURST: usize = 65_600;
 /// Room for one `tpacket_auxdata` control message.
 const CONTROL: usize = 64;
@@ -30,7 +32,8 @@ const TAG_AT: usize = 12;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    /// For a batch of bursts, or for one where there is a ring, whose slots are buffers. What is not used is never touched: no memory.
+    /// For a batch of bursts, or for one where there is a ring, whose slots are buffers. What is
+    /// not used is never touched: no memory.
     buffers: Vec<u8>,
     /// For a frame that gets a tag.
     tagged: Box<[u8; FRAME]>,
@@ -43,7 +46,7 @@ pub struct PacketSocket {
 pub struct Received {
     /// Handed on.
     pub frames: u64,
-    /// Bursts that cannot be cut up into frames, frames that are too long.
+    /// Bursts that cannot be split into frames, frames that are too long.
     pub refused: u64,
     /// Why, for one of them.
     pub refusal: Option<Refusal>,
@@ -56,15 +59,18 @@ pub struct Received {
 /// What became of frames to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sent {
-    /// Frames dealt with, from the front. Fewer than all: the kernel's buffer is full, the rest can be sent later.
+    /// Frames dealt with, from the front. Fewer than all: the kernel's buffer is full, the rest can
+    /// be sent later.
     pub taken: usize,
-    /// Those among them that the interface refused (longer than its MTU, shorter than a header, its queue full).
+    /// Those among them that the interface refused (longer than its MTU, shorter than a header, its
+    /// queue full).
     pub refused: usize,
 }
 
 impl PacketSocket {
-    /// Opens an interface, in promiscuous mode and without its own outgoing frames. What waits to be received lies in a ring of
-    /// `ring_bytes`, or in the socket's buffer where that is 0 or more than the kernel has to give.
+    /// Opens an interface, in promiscuous mode and without its own outgoing frames. What waits to
+    /// be received lies in a ring of `ring_bytes`, or in the socket's buffer where that is 0 or
+    /// more than the kernel has to give.
     ///
     /// # Errors
     /// Those of `if_nametoindex`, `socket` (EPERM without CAP_NET_RAW), `setsockopt` and `bind`.
@@ -76,8 +82,8 @@ impl PacketSocket {
             return Err(io::Error::last_os_error());
         }
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // Protocol 0: until `bind` names the interface, frames of every interface would come in (packet(7)).
-        // SAFETY: no pointers are passed; the result is checked before use.
+        // Protocol 0: until `bind` names the interface, frames of every interface would come in
+        // (packet(7)). SAFETY: no pointers are passed; the result is checked before use.
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -119,7 +125,8 @@ impl PacketSocket {
         Ok(Self { fd, buffers: vec![0; most * BURST], tagged: Box::new([0; FRAME]), ring })
     }
 
-    /// Whether the cable's other end is there. What cannot be found out is taken for yes: `failed` frames tell what is gone.
+    /// Whether the cable's other end is there. What cannot be found out is taken for yes: `failed`
+    /// frames tell what is gone.
     pub fn has_carrier(&self, interface: &str) -> bool {
         // SAFETY: ifreq is plain data for which all zeroes are valid.
         let mut request: libc::ifreq = unsafe { zeroed() };
@@ -128,7 +135,8 @@ impl PacketSocket {
         for (to, from) in request.ifr_name.iter_mut().take(room).zip(interface.bytes()) {
             *to = from as libc::c_char;
         }
-        // SAFETY: SIOCGIFFLAGS reads the name and writes the flags of the ifreq that is pointed at, which lives through the call.
+        // SAFETY: SIOCGIFFLAGS reads the name and writes the flags of the ifreq that is pointed at,
+        // which lives through the call.
         let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
         // SAFETY: after a successful call `ifru_flags` is what was written.
         done < 0 || unsafe { request.ifr_ifru.ifru_flags } & libc::IFF_RUNNING as libc::c_short != 0
@@ -141,8 +149,10 @@ impl PacketSocket {
             .map_or(0, |[_, drops]| u64::from(drops))
     }
 
-    /// Hands the frames that wait to `take`, with their times of arrival (ns since the epoch) where the kernel notes them: a batch, or more where bursts among them are cut up into more. A VLAN tag that the kernel took off
-    /// is put back, a checksum that was left to the interface is computed.
+    /// Hands the frames that wait to `take`, with their times of arrival (ns since the epoch) where
+    /// the kernel notes them: a batch, or more where bursts among them are split into more. A VLAN
+    /// tag that the kernel took off is put back, a checksum that was left to the interface is
+    /// computed.
     ///
     /// # Errors
     /// Those that mean that the interface is gone or down.
@@ -191,7 +201,8 @@ impl PacketSocket {
     /// Sends frames in order.
     ///
     /// # Errors
-    /// Those that mean that the interface is gone or down. A frame that it refuses holds up no other.
+    /// Those that mean that the interface is gone or down. A frame that it refuses holds up no
+    /// other.
     pub fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
         let mut sent = Sent::default();
         let plain = [0u8; Offload::BYTES];
@@ -209,7 +220,8 @@ impl PacketSocket {
                 headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
                 headers[i].msg_hdr.msg_iovlen = 2;
             }
-            // SAFETY: the first `batch` headers point to iovecs and frames that outlive the call; sendmmsg reads only.
+            // SAFETY: the first `batch` headers point to iovecs and frames that outlive the call;
+            // sendmmsg reads only.
             let count = unsafe {
                 libc::sendmmsg(self.fd.as_raw_fd(), headers.as_mut_ptr(), batch as u32, libc::MSG_DONTWAIT)
             };
@@ -255,7 +267,8 @@ fn receive_copies(
         headers[i].msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
         headers[i].msg_hdr.msg_controllen = CONTROL as _;
     }
-    // SAFETY: every header points to an iovec, a buffer and a control area that outlive the call, with their lengths.
+    // SAFETY: every header points to an iovec, a buffer and a control area that outlive the call,
+    // with their lengths.
     let count = unsafe {
         libc::recvmmsg(
             fd.as_raw_fd(),
@@ -294,7 +307,8 @@ fn receive_copies(
 }
 
 impl Received {
-    /// Does what was left to the interface and hands the frames that come of it to `take`; `tagged` is for one that gets a tag.
+    /// Does what was left to the interface and hands the frames that come of it to `take`; `tagged`
+    /// is for one that gets a tag.
     fn hand_on(
         &mut self,
         offload: &Offload,
@@ -305,7 +319,7 @@ impl Received {
     ) {
         if offload.is_burst() {
             match Burst::parse(frame, frame.len(), offload, FRAME - TAG) {
-                Ok(burst) => burst.cut(frame, |frame| self.hand_on_whole(frame, vlan, tagged, take)),
+                Ok(burst) => burst.split(frame, |frame| self.hand_on_whole(frame, vlan, tagged, take)),
                 Err(why) => self.refuse(why),
             }
         } else if frame.len() > FRAME - TAG {
@@ -352,8 +366,8 @@ impl AsRawFd for PacketSocket {
     }
 }
 
-/// Waits until something can be done with a descriptor (`POLLIN`, `POLLOUT`), a signal comes or the time is up; says which have
-/// a frame or an error to give.
+/// Waits until something can be done with a descriptor (`POLLIN`, `POLLOUT`), a signal comes or the
+/// time is up; says which have a frame or an error to give.
 pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut polls: Vec<libc::pollfd> =
         descriptors.iter().map(|&(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
@@ -361,7 +375,8 @@ pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> i
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `polls` and `timeout` outlive the call and the count is the vector's length; no signal mask is passed.
+    // SAFETY: `polls` and `timeout` outlive the call and the count is the vector's length; no
+    // signal mask is passed.
     let ready = unsafe {
         libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const timeout, std::ptr::null())
     };
@@ -398,7 +413,8 @@ pub(super) fn set_option<T>(
 fn option<T: Default>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointers describe `value` and its length, which live through the call; T is plain integers.
+    // SAFETY: the pointers describe `value` and its length, which live through the call; T is plain
+    // integers.
     let done =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
@@ -406,7 +422,8 @@ fn option<T: Default>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> 
 
 /// The four bytes of a VLAN tag that the kernel moved out of the frame into the control message.
 fn vlan_tag(header: &libc::msghdr) -> Option<[u8; TAG]> {
-    // SAFETY: the kernel filled `header`, whose control area is still alive; CMSG_FIRSTHDR checks its length.
+    // SAFETY: the kernel filled `header`, whose control area is still alive; CMSG_FIRSTHDR checks
+    // its length.
     let message = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
     if (message.cmsg_level, message.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
         return None;

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A port on an interface, whether that is there or not.
 
-use super::files::Files;
+use super::counters::PortStats;
 use super::offload::Refusal;
 use super::packet_socket::{PacketSocket, Sent};
-use super::{Attachment, PortStats};
 use crate::pcap::Capture;
 use std::io;
 
+/// A port on an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// Port number.
+    pub port: u16,
+    /// Interface name.
+    pub interface: String,
+}
+
 /// An interface that has gone is looked for at this interval.
 const REOPEN_NS: u64 = 1_000_000_000;
-/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was found to be slower than the port.
+/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was
+/// found to be slower than the port.
 pub(super) const MOST_OUTGOING: usize = 1024;
 
 #[derive(Debug)]
@@ -26,8 +35,9 @@ pub(super) struct Port {
     /// The cable's other end is there.
     pub(super) carrier: bool,
     pub(super) outgoing: Vec<Vec<u8>>,
-    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many each time that it takes all;
-    /// `MOST_OUTGOING` stands for any number. Others wait in the switch's queues, where the program sees them.
+    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many
+    /// each time that it takes all; `MOST_OUTGOING` stands for any number. Others wait in the
+    /// switch's queues, where the program sees them.
     pub(super) window: usize,
     pub(super) stats: PortStats,
     warned: bool,
@@ -67,23 +77,6 @@ impl Port {
                 (&self.attachment, if carrier { "has its carrier back" } else { "has lost its carrier" });
             tracing::warn!("port {port}: interface '{interface}' {word}");
         }
-    }
-
-    /// Writes everything to the port's file.
-    pub(super) fn write(&mut self, files: &mut Files, spent: &mut Vec<Vec<u8>>, unix_ns: u64) {
-        let Attachment { port, interface } = &self.attachment;
-        for frame in &self.outgoing {
-            match files.send(*port, unix_ns, frame) {
-                Ok(()) => self.stats.sent += 1,
-                Err(error) => {
-                    self.stats.lost += 1;
-                    if !std::mem::replace(&mut self.warned, true) {
-                        tracing::error!("port {port}: '{interface}_out.pcap': {error}");
-                    }
-                }
-            }
-        }
-        spent.append(&mut self.outgoing);
     }
 
     /// Sends what the interface takes; keeps some of the rest.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames in memory that is shared with the kernel (PACKET_RX_RING, TPACKET_V2; packet(7) and packet_mmap in the kernel's
-//! documentation): what waits is seen without a system call, and was copied by whoever sent it.
+//! Frames in memory that is shared with the kernel (PACKET_RX_RING, TPACKET_V2; packet(7) and
+//! packet_mmap in the kernel's documentation): what waits is seen without a system call, and was
+//! copied by whoever sent it.
 #![expect(unsafe_code, reason = "memory that the kernel writes has no safe wrapper")]
 
 use super::packet_socket::set_option;
@@ -9,7 +10,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of a slot: a frame of 1,518 bytes, and what the kernel puts in front of it. Longer ones come through the socket.
+/// Bytes of a slot: a frame of 1,518 bytes, and what the kernel puts in front of it. Longer ones
+/// come through the socket.
 const SLOT: usize = 2_048;
 const HEAD: usize = size_of::<libc::tpacket2_hdr>();
 /// Slots in one piece of the kernel's memory.
@@ -23,7 +25,8 @@ pub(super) struct Ring {
     next: usize,
 }
 
-// SAFETY: the memory belongs to the ring alone, whichever thread holds it; the kernel does not ask who looks.
+// SAFETY: the memory belongs to the ring alone, whichever thread holds it; the kernel does not ask
+// who looks.
 unsafe impl Send for Ring {}
 
 /// A frame in a slot.
@@ -37,7 +40,8 @@ pub(super) struct Slot<'a> {
     pub(super) is_copied: bool,
     /// When it arrived, by the system's clock: ns since the epoch.
     pub(super) unix_ns: u64,
-    /// Bytes of the frame before it was put here: more where it had no room, and if it is not copied, nobody has the rest.
+    /// Bytes of the frame before it was put here: more where it had no room, and if it is not
+    /// copied, nobody has the rest.
     pub(super) length: usize,
 }
 
@@ -82,20 +86,23 @@ impl Ring {
         Ok(Self { memory, slots, next: 0 })
     }
 
-    /// Gives the frame that waits longest to `take`, and its slot back to the kernel; `None` where nothing waits.
+    /// Gives the frame that waits longest to `take`, and its slot back to the kernel; `None` where
+    /// nothing waits.
     pub(super) fn take<R>(&mut self, take: impl FnOnce(Slot<'_>) -> R) -> Option<R> {
         // SAFETY: `next` is below `slots`, so that the slot lies within the memory.
         let slot = unsafe { self.memory.add(self.next * SLOT) };
-        // SAFETY: every slot begins with a tpacket2_hdr, whose first field is its status, in memory that is aligned to pages and shared
-        // with a kernel that accesses it atomically.
+        // SAFETY: every slot begins with a tpacket2_hdr, whose first field is its status, in memory
+        // that is aligned to pages and shared with a kernel that accesses it atomically.
         let status = unsafe { slot.cast::<AtomicU32>().as_ref() };
         let held = status.load(Ordering::Acquire);
         if held & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: with TP_STATUS_USER, seen with acquire, the slot is ours alone until the status is set back; the header is plain data.
+        // SAFETY: with TP_STATUS_USER, seen with acquire, the slot is ours alone until the status
+        // is set back; the header is plain data.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
-        // SAFETY: as above; the bytes behind the header, which `status` is part of, are the kernel's or those of fresh pages.
+        // SAFETY: as above; the bytes behind the header, which `status` is part of, are the
+        // kernel's or those of fresh pages.
         let bytes = unsafe { std::slice::from_raw_parts_mut(slot.add(HEAD).as_ptr(), SLOT - HEAD) };
         let at = usize::from(header.tp_mac).saturating_sub(HEAD).min(bytes.len());
         let (front, frame) = bytes.split_at_mut(at);

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One thread of a driver: it receives and sends at its own ports, and has the switch to itself while that works.
+//! One thread of a driver: it receives and sends at its own ports, and has the switch to itself
+//! while that works.
 //!
 //! ```text
 //!  its ports ─► receive ┐                                      ┌─► its ports' frames ─► send
 //!                       └► lock ─► the switch, one for all ────┤
-//!                                                              └─► mailboxes ─► other threads, which send
+//!                                                              └─► mailboxes ─► other threads send
 //! ```
 //!
-//! Each port belongs to one thread, and mailboxes are filled and emptied under the switch's lock alone, so that the frames of a port
-//! leave in the order in which the switch gave them.
+//! Each port belongs to one thread, and mailboxes are filled and emptied under the switch's lock
+//! alone, so that the frames of a port leave in the order in which the switch gave them.
 
-use super::packet_socket::wait;
+use super::counters::Counters;
+use super::error::DriverError;
+use super::packet_socket::{PacketSocket, wait};
 use super::port::{MOST_OUTGOING, Port};
-use super::{Counters, DriverError, Files, PacketSocket, TraceSink, Waker, unix_time_ns};
+use super::waker::{Waker, unix_time_ns};
 use crate::device::Transmit;
+use crate::engine::trace::Record;
 use crate::{SharedSwitch, Switch};
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
@@ -21,6 +25,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
+
+/// Takes a switch's trace: records, and how many were lost.
+pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
 
 /// The stop flag, and whether interfaces have a carrier, are looked at no less often.
 const LONGEST_WAIT_NS: u64 = 10_000_000;
@@ -56,7 +63,8 @@ impl Mailbox {
     }
 }
 
-/// Looks for a lock that another thread has, before this one sleeps: to be woken takes longer than a batch does.
+/// Looks for a lock that another thread has, before this one sleeps: to be woken takes longer than
+/// a batch does.
 const LOOKS: u32 = 200;
 
 /// The switch, as soon as no other thread has it.
@@ -96,8 +104,6 @@ struct Turn {
 pub(super) struct Worker {
     number: usize,
     pub(super) ports: Vec<Port>,
-    /// In the place of interfaces.
-    pub(super) files: Option<Files>,
     woken: UnixStream,
     /// Buffers of sent frames, to be given back at the next turn.
     spent: Vec<Vec<u8>>,
@@ -114,11 +120,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(number: usize, ports: Vec<Port>, files: Option<Files>, woken: UnixStream) -> Self {
+    pub(super) fn new(number: usize, ports: Vec<Port>, woken: UnixStream) -> Self {
         Self {
             number,
             ports,
-            files,
             woken,
             spent: Vec::new(),
             unattached: 0,
@@ -170,7 +175,8 @@ impl Worker {
     }
 
     /// Receives what waits, at most a batch a port, lets the switch work, sends what leaves.
-    /// Sending takes most of the time and is done without the lock, so that the control plane and other threads get their turn under load.
+    /// Sending takes most of the time and is done without the lock, so that the control plane and
+    /// other threads get their turn under load.
     fn turn(&mut self, shared: &Shared) -> Turn {
         let now_ns = now_ns(shared);
         let before_ns = std::mem::replace(&mut self.turn_ns, now_ns);
@@ -199,8 +205,8 @@ impl Worker {
                 if let Some(capture) = capture {
                     capture.received(arrived.unwrap_or(unix_ns), frame);
                 }
-                // Meters and time stamps see when it came, not when its batch was looked at: after the batch before, and before now,
-                // whatever somebody does to the system's clock.
+                // Meters and time stamps see when it came, not when its batch was looked at: after
+                // the batch before, and before now, whatever somebody does to the system's clock.
                 let at_ns = arrived.map_or(now_ns, |unix_ns| unix_ns.saturating_sub(start_unix_ns));
                 switch.handle_frame(at_ns.clamp(before_ns, now_ns), number, frame);
             });
@@ -215,15 +221,6 @@ impl Worker {
                 Err(error) => port.failed(&error, now_ns),
             }
         }
-        let mut files_ns = None;
-        if let Some(files) = &mut self.files {
-            files_ns = files.receive(now_ns, |number, frame| {
-                switch.handle_frame(now_ns, number, frame);
-                if let Some(port) = self.ports.iter_mut().find(|port| port.attachment.port == number) {
-                    port.stats.received += 1;
-                }
-            });
-        }
         if switch.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
             switch.handle_timeout(now_ns);
         }
@@ -235,9 +232,7 @@ impl Worker {
                     self.unattached += 1;
                     self.spent.push(frame);
                     // Controllers hear of it, as of a cable that is not there.
-                    if self.files.is_none() {
-                        switch.set_link_up(port, false);
-                    }
+                    switch.set_link_up(port, false);
                 }
             }
         }
@@ -255,7 +250,7 @@ impl Worker {
         }
         for port in &self.ports {
             let up = port.socket.is_some() && port.carrier;
-            switch.set_link_up(port.attachment.port, up || self.files.is_some());
+            switch.set_link_up(port.attachment.port, up);
         }
         let due_ns = self.watch(shared, now_ns, switch.poll_timeout());
         // Taken before the switch is given away, so that the notes stay in order.
@@ -267,10 +262,7 @@ impl Worker {
         }
         drop(sink);
         for port in &mut self.ports {
-            match &mut self.files {
-                Some(files) => port.write(files, &mut self.spent, unix_ns),
-                None => port.flush(&mut self.spent, now_ns, unix_ns),
-            }
+            port.flush(&mut self.spent, now_ns, unix_ns);
         }
         let free =
             self.ports.iter_mut().filter(|port| port.outgoing.is_empty() && port.window < MOST_OUTGOING);
@@ -290,11 +282,11 @@ impl Worker {
             }
         }
         self.publish(shared);
-        Turn { due_ns: [due_ns, files_ns].into_iter().flatten().min(), more }
+        Turn { due_ns, more }
     }
 
-    /// When this thread is to call the switch that wants to be called at `due_ns`; `None` where another one does, which looks again before
-    /// it sleeps again.
+    /// When this thread is to call the switch that wants to be called at `due_ns`; `None` where
+    /// another one does, which looks again before it sleeps again.
     fn watch(&self, shared: &Shared, now_ns: u64, due_ns: Option<u64>) -> Option<u64> {
         let mut watch = locked(&shared.watch);
         let (watcher, at_ns) = *watch;

@@ -144,7 +144,8 @@ impl Target {
         }
     }
 
-    /// Low bits of a number that decide what is stored. A signed slot tells numbers of its width from negative ones.
+    /// Low bits of a number that decide what is stored. A signed slot tells numbers of its width
+    /// from negative ones.
     pub(super) fn value_bits(&self, layout: &Layout) -> u32 {
         match self.sample(layout) {
             Some(slot) if slot.signed => (slot.width + 1).max(128),

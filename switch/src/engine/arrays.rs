@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!          │ occupancy │ peak │ admitted │
-//!  index 0 │     ▒     │  ▒   │  ▒    ▒  │ ← a packet mostly touches one index of them all: a port's, or a queue's
+//!  index 0 │     ▒     │  ▒   │  ▒    ▒  │ ← a packet mostly touches one index of them all
 //!  index 1 │     ▒     │  ▒   │  ▒    ▒  │
 //! ```
 
@@ -24,8 +24,9 @@ const MOST_BESIDE: usize = 64;
 /// A cell that nobody has written to.
 static ZEROS: [u64; MOST_LIMBS] = [0; MOST_LIMBS];
 
-/// The cells of arrays of one size, which begin as zeros. A block takes memory from the first time on that somebody writes to it: programs have arrays for all
-/// ports and queues that there may be, and a simulation a hundred switches with a few.
+/// The cells of arrays of one size, which begin as zeros. A block takes memory from the first time
+/// on that somebody writes to it: programs have arrays for all ports and queues that there may be,
+/// and a simulation a hundred switches with a few.
 #[derive(Clone, Debug)]
 struct Rows {
     size: usize,
@@ -68,7 +69,8 @@ impl Rows {
         }
         let block = self.blocks.get_mut(index / BLOCK)?;
         if block.is_empty() {
-            // The last one is no longer than what was declared, which is what a program's memory is limited by.
+            // The last one is no longer than what was declared, which is what a program's memory is
+            // limited by.
             let rows = (self.size - index / BLOCK * BLOCK).min(BLOCK);
             *block = vec![0; rows * self.limbs].into();
         }
@@ -108,7 +110,8 @@ impl Register {
     }
 }
 
-/// A program's counters and registers, by number. An index outside an array reads as nothing, and what is written there is ignored, as BMv2 does.
+/// A program's counters and registers, by number. An index outside an array reads as nothing, and
+/// what is written there is ignored, as BMv2 does.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrays {
     pub(super) counters: Arc<[Counter]>,
@@ -268,7 +271,8 @@ mod tests {
         assert_eq!(copy.register(0, 130), None);
     }
 
-    /// Arrays of their sizes that are there from the beginning are the definition, whoever lies beside them.
+    /// Arrays of their sizes that are there from the beginning are the definition, whoever lies
+    /// beside them.
     #[test]
     fn each_array_is_what_an_array_of_zeros_would_be() {
         let sizes =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bit strings: reading fields out of packets, writing them back, and converting between hexadecimal strings,
-//! big-endian bytes and the little-endian 64-bit limbs that field values are kept in.
+//! Bit strings: reading fields out of packets, writing them back, and converting between
+//! hexadecimal strings, big-endian bytes and the little-endian 64-bit limbs that field values are
+//! kept in.
 
 /// Limbs that a value of `width` bits takes.
 #[inline]
@@ -63,8 +64,8 @@ pub(super) fn read_limbs(data: &[u8], bit_offset: usize, width: u32, limbs: &mut
     }
 }
 
-/// Appends bit fields to a byte buffer, most significant bit first. [`finish`](Self::finish) pads the last byte
-/// with zeros; without it the last bits are lost.
+/// Appends bit fields to a byte buffer, most significant bit first. [`finish`](Self::finish) pads
+/// the last byte with zeros; without it the last bits are lost.
 pub(super) struct BitWriter<'a> {
     buffer: &'a mut Vec<u8>,
     /// Bits not yet in the buffer, in the low end.

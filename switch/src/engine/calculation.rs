@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Named calculations: fields, constants, headers and payload laid out as bits, then hashed. And the checksums
-//! that the parser verifies and the deparser updates with them.
+//! Named calculations: fields, constants, headers and payload laid out as bits, then hashed. And
+//! the checksums that the parser verifies and the deparser updates with them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -58,8 +58,8 @@ impl Scratch {
     }
 }
 
-/// An Internet checksum as a sum of limbs: 2^16 is 1 modulo 2^16 − 1, so that of a limb's place only its shift within a
-/// 16-bit word counts (RFC 1071, section 2).
+/// An Internet checksum as a sum of limbs: 2^16 is 1 modulo 2^16 − 1, so that of a limb's place
+/// only its shift within a 16-bit word counts (RFC 1071, section 2).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sum {
     /// Limbs with the validity of the headers: where one is left out, the others are elsewhere.
@@ -78,7 +78,8 @@ fn words_of(limb: u64, shift: u32) -> u64 {
 }
 
 impl Sum {
-    /// `None` where the inputs' places are not known at load time, or the payload begins in the middle of a word.
+    /// `None` where the inputs' places are not known at load time, or the payload begins in the
+    /// middle of a word.
     fn plan(inputs: &[Input], with_payload: bool, layout: &Layout) -> Option<Self> {
         let mut sum = Self::default();
         let mut end = 0;
@@ -252,22 +253,26 @@ impl Calculation {
     }
 
     /// The bytes that the output follows from, where they are all, and each of them is known.
+    #[cfg(feature = "native")]
     pub(super) fn message(&self) -> Option<&Message> {
         let alone = !self.with_payload && self.sum.is_none() && self.algorithm != Algorithm::RoundRobin;
         self.message.as_ref().filter(|_| alone)
     }
 
     /// The output over the bytes of a [`message`](Self::message).
+    #[cfg(feature = "native")]
     pub(super) fn of_bytes(&self, bytes: &[u8]) -> u64 {
         self.algorithm.compute(bytes)
     }
 
     /// An Internet checksum that follows from limbs alone.
+    #[cfg(feature = "native")]
     pub(super) fn sum_of_limbs(&self) -> Option<&Sum> {
         self.sum.as_ref().filter(|_| !self.with_payload)
     }
 
-    /// The limbs that the output follows from; `None` where it follows from more, the payload or earlier packets.
+    /// The limbs that the output follows from; `None` where it follows from more, the payload or
+    /// earlier packets.
     pub(super) fn limbs(&self, layout: &Layout) -> Option<Vec<Range<usize>>> {
         if self.with_payload || self.algorithm == Algorithm::RoundRobin {
             return None;

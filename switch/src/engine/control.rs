@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The control plane's view of a loaded program.
 
+mod batch;
 mod direct;
 mod idle;
 mod journal;
 mod profiles;
 mod tables;
+mod timers;
 mod value_sets;
 mod watch;
 
@@ -20,16 +22,17 @@ use super::error::{Code, ControlError};
 use super::meter::{Meter, MeterArray};
 use super::parser::ValueSet;
 use super::profile::Profile;
-use super::program::InitialState;
 use super::replication::Replication;
 use super::shared::Shared;
+use super::state::InitialState;
 use super::table::Table;
-use idle::IdleTimers;
 use journal::Journal;
+use timers::IdleTimers;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
-/// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
+/// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by
+/// full name.
 ///
 /// Nothing is changed when a call fails; the error names the culprit and the valid choices.
 #[derive(Clone, Debug)]

@@ -47,7 +47,8 @@ pub(super) fn number_nodes(root: &Value) -> Result<BTreeMap<String, u32>> {
     Ok(numbers)
 }
 
-/// The nodes of all pipelines and where each pipeline starts. Tables are numbered in the same order.
+/// The nodes of all pipelines and where each pipeline starts. Tables are numbered in the same
+/// order.
 pub(super) fn load_nodes(
     root: &Value,
     scope: &Scope<'_>,
@@ -97,12 +98,13 @@ pub(super) fn load_nodes(
     Ok((nodes, starts))
 }
 
-/// Replaces tables that can only ever do one thing (p4c makes one of every statement outside a table) by that.
+/// Replaces tables that can only ever do one thing (p4c makes one of every statement outside a
+/// table) by that.
 pub(super) fn inline_constant_tables(nodes: &mut [Node], tables: &[Table]) {
     for node in nodes {
         let Node::Table(table) = node else { continue };
         let Some(table) = tables.get(*table as usize) else { continue };
-        if let (true, true, Some(table::Target::Call(call))) =
+        if let (true, true, Some(table::call::Target::Call(call))) =
             (table.keys.is_empty(), table.default_is_const, &table.default)
         {
             let next = table.next(false, Some(call.action));

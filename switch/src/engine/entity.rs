@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the control plane writes and reads: match keys, actions, entries, counters, replication.
 //!
-//! Values are unsigned big-endian byte strings of any length, leading zeros allowed on the way in and
-//! stripped on the way out (at least one byte remains), which is P4Runtime's canonical form (§8.4).
+//! Values are unsigned big-endian byte strings of any length, leading zeros allowed on the way in
+//! and stripped on the way out (at least one byte remains), which is P4Runtime's canonical form
+//! (§8.4).
 
 /// An unsigned number, big-endian. Leading zeros do not matter.
 pub type Value = Vec<u8>;
@@ -19,7 +20,8 @@ pub fn value(number: u128) -> Value {
 pub enum MatchValue {
     /// The field equals the value.
     Exact(Value),
-    /// The field's first `prefix_len` bits equal the value's. A `prefix_len` of 0 matches everything.
+    /// The field's first `prefix_len` bits equal the value's. A `prefix_len` of 0 matches
+    /// everything.
     Lpm {
         /// The prefix; bits beyond `prefix_len` must be 0.
         value: Value,
@@ -40,8 +42,8 @@ pub enum MatchValue {
         /// Largest matching value.
         high: Value,
     },
-    /// The field equals the value, or anything when `None`. p4c compiles `optional` keys to ternary ones, so
-    /// tables accept it wherever they accept `Ternary`, and read it back as `Ternary`.
+    /// The field equals the value, or anything when `None`. p4c compiles `optional` keys to ternary
+    /// ones, so tables accept it wherever they accept `Ternary`, and read it back as `Ternary`.
     Optional(Option<Value>),
 }
 
@@ -114,8 +116,8 @@ pub struct TableRow {
     pub direct: DirectResources,
     /// Time without a hit after which the entry counts as idle, in ns; 0 for never.
     pub idle_timeout_ns: u64,
-    /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock. Only entries of
-    /// tables that support time-outs keep it.
+    /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock.
+    /// Only entries of tables that support time-outs keep it.
     pub last_hit_ns: u64,
 }
 
@@ -256,7 +258,7 @@ pub struct Replica {
 /// What becomes of a clone session's copies beside their ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloneOptions {
-    /// Bytes that a copy is cut to; 0 for none.
+    /// Bytes that a copy is trimmed to; 0 for none.
     pub packet_length: u32,
     /// The queue that copies go to, 0 to 7.
     pub queue: u8,

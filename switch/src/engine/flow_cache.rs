@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tables say to a flow, asked once: Open vSwitch's exact-match cache (Pfaff et al., NSDI 2015) inside a program.
+//! What the tables say to a flow, asked once: Open vSwitch's exact-match cache (Pfaff et al., NSDI
+//! 2015) inside a program.
 //!
 //! ```text
-//!            ┌─────────────── the same for all packets that agree in some limbs ─────────────┐
-//!  parser ─► │ trust ─► load balance ─► route ─► classify ─► ACL ─► policy                     │ Remember ─► registers, …
-//!            └── key: limbs that this reads ── results: limbs that it leaves, where to go on ──┘
+//!            ┌──────── the same for all packets that agree in some limbs ─────────┐
+//!  parser ─► │ trust ─► load balance ─► route ─► classify ─► ACL ─► policy        │ Remember ─► …
+//!            └── key: limbs that it reads ── results: limbs, where to go on ──────┘
 //! ```
 //!
-//! `split` says at load time where ingress stops following from the packet alone. For each set of headers that packets have, `plan` says when
-//! the first one comes which limbs decide, and which are left. A packet whose key is here takes over the results and goes on behind
-//! [`Insn::Remember`](super::code::Insn::Remember). Any other runs the code, and is remembered when it comes there.
+//! `split` says at load time where ingress stops following from the packet alone. For each set of
+//! headers that packets have, `plan` says when the first one comes which limbs decide, and which
+//! are left. A packet whose key is here takes over the results and goes on behind
+//! [`Insn::Remember`](super::code::Insn::Remember). Any other runs the code, and is remembered when
+//! it comes there.
 //!
-//! Whatever the control plane writes that packets may see is a new generation, and what older ones left is asked anew. Entries' counters and times
-//! of hits are kept for each packet. Entries are four to a set. Those of a full set rarely make room, so that more flows than there is
-//! room for cost hardly more than no cache does.
+//! Whatever the control plane writes that packets may see is a new generation, and what older ones
+//! left is asked anew. Entries' counters and times of hits are kept for each packet. Entries are
+//! four to a set. Those of a full set rarely make room, so that more flows than there is room for
+//! cost hardly more than no cache does.
 
 mod graph;
-mod packing;
+pub(super) mod packing;
 mod plan;
-mod split;
-
-pub(super) use packing::Packing;
-pub(super) use split::{Source, Split, split};
+pub(super) mod split;
 
 use super::program::Program;
 use super::table::Hit;
 use graph::Graph;
 use plan::Plan;
+use split::Split;
 
-/// Flows that are remembered at most, unless somebody says otherwise, and bytes that they take, whatever somebody says.
+/// Flows that are remembered at most, unless somebody says otherwise, and bytes that they take,
+/// whatever somebody says.
 pub(super) const MOST_FLOWS: usize = 1 << 17;
 const MOST_BYTES: usize = 32 << 20;
 /// Room at first; it doubles when one packet in [`CROWDED`] finds its set full.
@@ -42,7 +45,8 @@ const REPLACING: usize = 16;
 const MOST_KINDS: usize = 16;
 /// Hits that are kept for one packet, of tables with counters or ages.
 const MOST_HITS: usize = 8;
-/// Words in front of an entry's key: its kind, number of hits, end, and bytes of headers that it gained; where to go on, and back.
+/// Words in front of an entry's key: its kind, number of hits, end, and bytes of headers that it
+/// gained; where to go on, and back.
 const HEAD: usize = 2;
 /// No entry.
 const MISS: u32 = u32::MAX;
@@ -128,8 +132,9 @@ impl FlowCache {
         self.most.min(1 << entries.ilog2())
     }
 
-    /// Puts into `phv` what is remembered of the packet's flow; the entries that it hits are in [`hit`](Self::hit). `None`: the packet
-    /// runs the code from its beginning, until [`forget`](Self::forget).
+    /// Puts into `phv` what is remembered of the packet's flow; the entries that it hits are in
+    /// [`hit`](Self::hit). `None`: the packet runs the code from its beginning, until
+    /// [`forget`](Self::forget).
     pub(super) fn resume(
         &mut self,
         program: &Program,
@@ -155,7 +160,8 @@ impl FlowCache {
             return None;
         }
         self.asked += 1;
-        // Multilinear hashing (Lemire and Kaser, The Computer Journal, 2014): no step waits for the one before.
+        // Multilinear hashing (Lemire and Kaser, The Computer Journal, 2014): no step waits for the
+        // one before.
         let products = self.key.iter().zip(&plan.factors).map(|(word, factor)| word.wrapping_mul(*factor));
         let mut hash = products.fold(kind as u64, u64::wrapping_add);
         hash ^= hash >> 32;
@@ -242,7 +248,8 @@ impl FlowCache {
         }
     }
 
-    /// A table that the flow of [`resume`](Self::resume) meets, and the entry that it hits, for tables that keep something of each packet.
+    /// A table that the flow of [`resume`](Self::resume) meets, and the entry that it hits, for
+    /// tables that keep something of each packet.
     pub(super) fn hit(&self, number: usize) -> Option<(usize, Hit)> {
         let hit = *self.hits.get(number)?;
         Some(((hit >> 32) as usize, Some(hit as u32).filter(|handle| *handle != MISS)))

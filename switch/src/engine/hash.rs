@@ -23,8 +23,8 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm of that BMv2 name. The `_custom` CRCs have their default parameters: reconfiguring them is a
-    /// Thrift-only feature of BMv2.
+    /// The algorithm of that BMv2 name. The `_custom` CRCs have their default parameters:
+    /// reconfiguring them is a Thrift-only feature of BMv2.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "crc8_custom" => Self::Crc8,
@@ -141,7 +141,8 @@ fn crc64(data: &[u8]) -> u64 {
     reflected_crc(&CRC64, 0, data)
 }
 
-/// The remainders of all bytes for a CRC of at most 16 bits that is not reflected, at the top of 16 bits.
+/// The remainders of all bytes for a CRC of at most 16 bits that is not reflected, at the top of 16
+/// bits.
 const fn table(polynomial: u16) -> [u16; 256] {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fast hasher with a fixed seed: the same on every machine, and nothing iterates over the maps that use it.
+//! A fast hasher with a fixed seed: the same on every machine, and nothing iterates over the maps
+//! that use it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -7,7 +7,8 @@ use super::json::{Result, malformed};
 use super::layout::{Layout, Slot};
 use super::slot::store64;
 
-/// Slots of the fields that the switch itself reads and writes; those that a program may lack are optional.
+/// Slots of the fields that the switch itself reads and writes; those that a program may lack are
+/// optional.
 #[derive(Clone, Debug)]
 pub(super) struct Intrinsics {
     pub(super) ingress_port: Slot,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Typed access to the BMv2 JSON tree, with errors that name the culprit and its place in the P4 source.
+//! Typed access to the BMv2 JSON tree, with errors that name the culprit and its place in the P4
+//! source.
 
 use serde_json::Value;
 
@@ -75,8 +76,8 @@ pub(super) fn parameter(node: &Value, index: usize) -> Result<&Value> {
         .ok_or_else(|| malformed(node, format!("parameter {index} is missing from {}", excerpt(node))))
 }
 
-/// An upper bound on the bytes of memory that [`Value`]s of this text take: objects are maps whose smallest node holds eleven members,
-/// arrays grow by doubling.
+/// An upper bound on the bytes of memory that [`Value`]s of this text take: objects are maps whose
+/// smallest node holds eleven members, arrays grow by doubling.
 pub(super) fn memory(text: &[u8]) -> usize {
     const OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 32;
     const MEMBER: usize = 48;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where every header and field lives in the packet header vector (PHV).
 //!
-//! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields (little-endian limbs,
-//! unused high bits 0), and for a header with a variable-length field that field's current width in bits. Stacks
-//! own one limb, the index of the next free element. Everything is found by index; names exist at load time only.
+//! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields
+//! (little-endian limbs, unused high bits 0), and for a header with a variable-length field that
+//! field's current width in bits. Stacks own one limb, the index of the next free element.
+//! Everything is found by index; names exist at load time only.
 //!
-//! A signed field has one limb more: whether it holds its bits as an unsigned number. BMv2 lets a signed field keep
-//! a number between its largest and `2^width - 1`, as registers and action parameters of signed types give it, and
-//! computes with that number (the specification's value would be negative); arithmetic and packets wrap as P4 says.
+//! A signed field has one limb more: whether it holds its bits as an unsigned number. BMv2 lets a
+//! signed field keep a number between its largest and `2^width - 1`, as registers and action
+//! parameters of signed types give it, and computes with that number (the specification's value
+//! would be negative); arithmetic and packets wrap as P4 says.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,7 +54,8 @@ impl Slot {
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) slot: Slot,
-    /// Variable-length: `slot.width` is the largest width, the current one is in the header's `length` limb.
+    /// Variable-length: `slot.width` is the largest width, the current one is in the header's
+    /// `length` limb.
     pub(super) varbit: bool,
 }
 
@@ -370,8 +373,8 @@ impl Layout {
         self.named(header, field)
     }
 
-    /// The limb with the validity of the header of `["header", "field"]`; `None` for metadata, which is always there, and
-    /// for validity itself.
+    /// The limb with the validity of the header of `["header", "field"]`; `None` for metadata,
+    /// which is always there, and for validity itself.
     pub(super) fn validity_of(&self, node: &Value) -> Result<Option<usize>> {
         let (header, field) = json::pair(node)?;
         let header = &self.headers[self.header(header)? as usize];

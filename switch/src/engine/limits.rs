@@ -8,7 +8,8 @@ use std::cell::Cell;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramLimits {
-    /// Bytes of memory that its JSON takes while it is read, of which p4c writes about an eighth as text.
+    /// Bytes of memory that its JSON takes while it is read, of which p4c writes about an eighth as
+    /// text.
     pub json_bytes: usize,
     /// Bytes of all counters, registers and meters.
     pub state_bytes: usize,

@@ -7,18 +7,17 @@ mod header;
 mod table;
 mod wide;
 
-use super::Work;
-use super::code::{Code, Insn, NONE};
+use super::code::{Code, Insn, NONE, Part};
 use super::control::Control;
 use super::expression::Compare;
 use super::flow_cache::Resume;
-use super::native::Native;
 use super::packet::Packet;
 use super::program::Program;
 use super::trace::DropReason;
+use super::work::Work;
 
-/// Instructions that loops may take on one packet's way through one control: ends a program's endless loop, and lets
-/// two nested ones over all of `bit<8>` come to their end.
+/// Instructions that loops may take on one packet's way through one control: ends a program's
+/// endless loop, and lets two nested ones over all of `bit<8>` come to their end.
 const FUEL: u32 = 1 << 22;
 
 /// State transitions allowed beyond one per frame byte: ends a parser loop that consumes nothing.
@@ -28,8 +27,6 @@ const SPARE_TRANSITIONS: usize = 4096;
 pub(super) struct Machine<'a> {
     pub(super) program: &'a Program,
     pub(super) code: &'a Code,
-    /// The code as machine code, if it is to be run so.
-    pub(super) native: Option<&'a Native>,
     pub(super) control: &'a mut Control,
     pub(super) work: &'a mut Work,
     pub(super) now_ns: u64,
@@ -74,41 +71,13 @@ fn holds(compare: Compare, signed: bool, left: u64, right: u64) -> bool {
 }
 
 impl Machine<'_> {
-    /// Runs the code from `start` to its end.
-    pub(super) fn run(&mut self, start: u32, packet: &mut Packet) {
-        let mut phv = std::mem::take(&mut packet.phv);
-        self.execute(Resume::at(start), &mut phv, packet);
-        packet.phv = phv;
-    }
-
-    /// Ingress of a packet that came from outside: what is remembered of its flow, and then the code.
-    pub(super) fn run_ingress(&mut self, packet: &mut Packet) {
-        let mut phv = std::mem::take(&mut packet.phv);
-        let generation = self.control.generation;
-        let interpreted = self.native.is_none();
-        let known = self.work.flows.resume(self.program, generation, packet.extracted, &mut phv, interpreted);
-        if let Some(Resume { gained, .. }) = known {
-            packet.length = packet.length.wrapping_add(gained);
-            let mut number = 0;
-            while let Some((table, hit)) = self.work.flows.hit(number) {
-                self.note_packet(table, hit, &mut phv, packet);
-                number += 1;
-            }
-        }
-        let start = known.unwrap_or(Resume::at(self.code.ingress));
-        self.execute(start, &mut phv, packet);
-        self.work.flows.forget();
-        packet.phv = phv;
-    }
-
-    fn execute(&mut self, start: Resume, phv: &mut [u64], packet: &mut Packet) {
-        match self.native {
-            Some(native) => native.run(self, start, phv, packet),
-            None => _ = self.interpret::<false>(start.place, &mut Going::new(start, packet), phv, packet),
-        }
+    /// Carries out instructions from `start` to the code's end.
+    pub(super) fn carry_on(&mut self, start: Resume, phv: &mut [u64], packet: &mut Packet) {
+        self.interpret::<false>(start.place, &mut Going::new(start, packet), phv, packet);
     }
 
     /// Carries out the instruction at `place`; where to go on, or `None` for the end.
+    #[cfg(feature = "native")]
     pub(super) fn step(
         &mut self,
         place: u32,
@@ -119,7 +88,8 @@ impl Machine<'_> {
         self.interpret::<true>(place, going, phv, packet)
     }
 
-    /// Carries out the instructions from `start` on, or that `ONE`; where to go on, or `None` for the end.
+    /// Carries out the instructions from `start` on, or that `ONE`; where to go on, or `None` for
+    /// the end.
     fn interpret<const ONE: bool>(
         &mut self,
         start: u32,
@@ -328,35 +298,35 @@ impl Machine<'_> {
                 let value = (phv[from as usize] << shift).cast_signed() >> shift;
                 phv[to as usize] = value.cast_unsigned() & kept(drop);
             }
+            Insn::Offset { to, base, size } => {
+                let hash = phv[to as usize] % phv[size as usize].max(1);
+                phv[to as usize] = hash.wrapping_add(phv[base as usize]);
+            }
             Insn::Test { signed, compare, to, left, right } => {
                 let result = holds(compare, signed, phv[left as usize], phv[right as usize]);
                 phv[to as usize] = u64::from(result);
             }
-            Insn::NoteState { state } => self.note(|trace| trace.note_state(packet.trace, state)),
-            Insn::NoteCondition { node, result } => {
-                self.note(|trace| trace.note_condition(packet.trace, node, result));
-            }
-            Insn::NoteCall { action } => {
-                let action = &self.control.actions[action as usize];
-                if let Some(trace) = &mut self.work.trace {
-                    trace.note_call(packet.trace, action);
+            other => match other.part() {
+                Part::Wide => wide::execute(other, phv),
+                Part::Header => self.headers(other, phv, packet),
+                Part::External => self.external(other, phv, packet),
+                Part::Parser => return self.parse(other, phv, packet),
+                Part::Note => self.note(other, packet.trace),
+                Part::Number | Part::Flow => {
+                    debug_assert!(false, "{other:?} is carried out nowhere");
                 }
-            }
-            other => {
-                if !wide::execute(other, phv)
-                    && !self.headers(other, phv, packet)
-                    && !self.external(other, phv, packet)
-                {
-                    return self.parse(other, phv, packet);
-                }
-            }
+            },
         }
         Ok(())
     }
 
-    fn note(&mut self, note: impl FnOnce(&mut super::trace::Recorder)) {
-        if let Some(trace) = &mut self.work.trace {
-            note(trace);
+    fn note(&mut self, insn: Insn, packet: u64) {
+        let Some(trace) = &mut self.work.trace else { return };
+        match insn {
+            Insn::NoteState { state } => trace.note_state(packet, state),
+            Insn::NoteCondition { node, result } => trace.note_condition(packet, node, result),
+            Insn::NoteCall { action } => trace.note_call(packet, &self.control.actions[action as usize]),
+            other => debug_assert!(false, "{other:?} is no note"),
         }
     }
 }

@@ -16,9 +16,9 @@ pub(super) struct MeterArray {
     pub(super) cells: Vec<Meter>,
 }
 
-/// BMv2's variant of RFC 2698's two-rate three-colour marker: peak bucket first, and a packet that is red takes
-/// tokens from neither, one that is yellow only from the peak bucket. Tokens are kept in billionths, so that
-/// virtual nanoseconds lose nothing to rounding.
+/// BMv2's variant of RFC 2698's two-rate three-colour marker: peak bucket first, and a packet that
+/// is red takes tokens from neither, one that is yellow only from the peak bucket. Tokens are kept
+/// in billionths, so that virtual nanoseconds lose nothing to rounding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
     config: Option<MeterConfig>,

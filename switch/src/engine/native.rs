@@ -1,48 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program as machine code: what `machine` would carry out instruction by instruction, compiled when the program is loaded
-//! (ESWITCH, Molnár et al., SIGCOMM 2016).
+//! The program as machine code: what `machine` would carry out instruction by instruction, compiled
+//! when the program is loaded (ESWITCH, Molnár et al., SIGCOMM 2016).
 //!
 //! ```text
-//!  Code ── translate ──► Cranelift ──► one function ◄── call ──► Machine::step: tables, registers, whatever is not simple
+//!  Code ── translate ──► Cranelift ──► one function ◄── call ──► Machine::step: tables, registers, …
 //! ```
 //!
-//! Numbers of one limb, branches, selects and headers of fixed length become machine code. Tables, registers and counters are
-//! calls, and any other instruction is a call of the interpreter, for that instruction alone. So both do the same by construction wherever the interpreter is called, and tests hold the rest
-//! against it. Traces are always interpreted.
+//! Numbers of one limb, branches, selects and headers of fixed length become machine code. Tables,
+//! registers and counters are calls, and any other instruction is a call of the interpreter, for
+//! that instruction alone. So both do the same by construction wherever the interpreter is called,
+//! and tests hold the rest against it. Traces are always interpreted.
 //!
 //! Programs come from strangers, and machine code checks nothing. What keeps it inside its memory:
-//! every limb that it names is looked at while it is translated, packets are read behind a comparison with their length, and places that are known only
-//! at run time go through a table of those that there are.
+//! every limb that it names is checked while it is translated, packets are read behind a comparison
+//! with their length, and places that are known only at run time go through a table of those that
+//! there are.
 
-use super::arrays::Arrays;
-use super::calculation::{Calculation, Checksum};
-use super::layout::Layout;
-use super::parser::Deparser;
-use super::table::Table;
-
-mod call;
+pub(super) mod call;
 mod headers;
 mod instruction;
+mod module;
 mod packet;
-mod packing;
+pub(super) mod packing;
+mod parts;
 mod places;
 mod translate;
 mod wide;
-
-pub(super) use call::{Native, NativePacking};
-
-/// More instructions are interpreted: compiling takes some 10 µs for each.
-const MOST_INSTRUCTIONS: usize = 1 << 14;
-
-/// What code names beside limbs.
-pub(super) struct Parts<'a> {
-    pub(super) layout: &'a Layout,
-    pub(super) deparser: &'a Deparser,
-    pub(super) calculations: &'a [Calculation],
-    pub(super) checksums: &'a [Checksum],
-    pub(super) tables: &'a [Table],
-    pub(super) arrays: &'a Arrays,
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A packet that waits, in a fraction of its memory.
 //!
-//! Between ingress and egress a packet is its payload and those of its limbs that are not 0 and that something behind the
-//! queues may read ([`live`]): numbers of seven bits a byte, each with the distance from the one before. Headers are in the limbs, so
-//! that their bytes are not kept.
+//! Between ingress and egress a packet is its payload and those of its limbs that are not 0 and
+//! that something behind the queues may read
+//! ([`behind_ingress`](super::flow_cache::split::behind_ingress)): numbers of seven bits a byte, each
+//! with the distance from the one before. Headers are in the limbs, so that their bytes are not kept.
 
-use super::bits::limbs_for;
 use super::code::Code;
-use super::json::{self, Result};
-use super::layout::Layout;
 use super::packet::{Packet, Requests};
-use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// The bytes of a packet that waits.
 #[derive(Debug)]
@@ -124,83 +120,4 @@ fn take(bytes: &mut &[u8]) -> u64 {
         }
     }
     number
-}
-
-/// Which limbs something behind ingress may read: all of headers, and of metadata standard fields and those that egress, its actions,
-/// checksums, deparsers, lists of fields or digests name. p4c's results of expressions are mostly not among them.
-pub(super) fn live(root: &Value, layout: &Layout) -> Result<Vec<bool>> {
-    let mut named = Named::default();
-    let mut actions: BTreeSet<u64> = BTreeSet::new();
-    for pipeline in json::list(root, "pipelines")? {
-        if pipeline.get("name").and_then(Value::as_str) == Some("ingress") {
-            continue;
-        }
-        named.read(pipeline);
-        for table in json::list(pipeline, "tables")? {
-            actions.extend(json::list(table, "action_ids")?.iter().filter_map(Value::as_u64));
-            let default = table.get("default_entry").and_then(|entry| entry.get("action_id"));
-            actions.extend(default.and_then(Value::as_u64));
-        }
-        for call in json::list(pipeline, "action_calls")? {
-            actions.extend(call.get("action_id").and_then(Value::as_u64));
-        }
-    }
-    for action in json::list(root, "actions")? {
-        if action.get("id").and_then(Value::as_u64).is_none_or(|id| actions.contains(&id)) {
-            named.read(action);
-        }
-    }
-    for key in
-        ["checksums", "calculations", "deparsers", "field_lists", "learn_lists", "parsers", "meter_arrays"]
-    {
-        root.get(key).into_iter().for_each(|node| named.read(node));
-    }
-    let mut live = vec![true; layout.size];
-    for header in layout.headers.iter().filter(|header| header.metadata && header.name != "standard_metadata")
-    {
-        if named.alone.contains(header.name.as_str()) {
-            continue;
-        }
-        for field in &header.fields {
-            if !named.fields.contains(&(header.name.as_str(), field.name.as_str())) {
-                let limbs = field.slot.at as usize..field.slot.at as usize + limbs_for(field.slot.width);
-                live[limbs].fill(false);
-            }
-        }
-    }
-    Ok(live)
-}
-
-/// What part of a program names: fields, and whatever else might be a header.
-#[derive(Default)]
-struct Named<'a> {
-    fields: BTreeSet<(&'a str, &'a str)>,
-    alone: BTreeSet<&'a str>,
-}
-
-impl<'a> Named<'a> {
-    fn read(&mut self, node: &'a Value) {
-        match node {
-            Value::Array(items) => match &items[..] {
-                [Value::String(header), Value::String(field)] => {
-                    self.fields.insert((header, field));
-                }
-                items => items.iter().for_each(|item| self.read(item)),
-            },
-            Value::Object(members) => {
-                for (key, member) in members.iter().filter(|(key, _)| *key != "source_info" && *key != "name")
-                {
-                    // A header's name is the value of something that is no field.
-                    if let (true, Value::String(name)) = (key == "value" || key == "header", member) {
-                        self.alone.insert(name);
-                    }
-                    self.read(member);
-                }
-            }
-            Value::String(name) => {
-                self.alone.insert(name);
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
 }

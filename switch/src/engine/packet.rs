@@ -4,7 +4,6 @@
 use super::calculation::Inputs;
 use super::code::Code;
 use super::layout::Layout;
-use super::program::Program;
 use super::trace::{DropReason, Gress};
 use std::sync::Arc;
 
@@ -52,21 +51,23 @@ pub(super) struct Requests {
     pub(super) digest: u16,
 }
 
-/// Limbs that are cleared at once: over 2 KiB, libc's `memset` takes `rep stosb`, whose start costs more than all of them do.
+/// Limbs that are cleared at once: over 2 KiB, libc's `memset` takes `rep stosb`, whose start costs
+/// more than all of them do.
 const CLEARED: usize = 64;
 
 /// Buffers kept for reuse.
 const MOST_RECYCLED: usize = 4096;
 
-/// Buffers of packets and frames that are dead, for the next ones. Pipelines that take turns in one thread may share them, so that packets find theirs
-/// in the caches: [`Pipeline::lend`](super::Pipeline::lend).
+/// Buffers of packets and frames that are dead, for the next ones. Pipelines that take turns in one
+/// thread may share them, so that packets find theirs in the caches:
+/// [`Pipeline::lend`](super::Pipeline::lend).
 #[derive(Debug, Default)]
 pub struct Spares {
     #[expect(clippy::vec_box, reason = "they move to and from queues that hold boxes")]
     pub(super) packets: Vec<Box<Packet>>,
     pub(super) frames: Vec<Vec<u8>>,
-    /// Whose constants the packets hold.
-    program: Option<Arc<Program>>,
+    /// Whose constants the packets hold, without and with notes.
+    code: Option<Arc<[Code; 2]>>,
 }
 
 impl Spares {
@@ -85,10 +86,10 @@ impl Spares {
     }
 
     /// Keeps no packet of another program.
-    pub(super) fn fit(&mut self, program: &Arc<Program>) {
-        if !self.program.as_ref().is_some_and(|own| Arc::ptr_eq(own, program)) {
+    pub(super) fn fit(&mut self, code: &Arc<[Code; 2]>) {
+        if !self.code.as_ref().is_some_and(|own| Arc::ptr_eq(own, code)) {
             self.packets.clear();
-            self.program = Some(Arc::clone(program));
+            self.code = Some(Arc::clone(code));
         }
     }
 }
@@ -115,7 +116,8 @@ impl Packet {
         self.extracted = 0;
     }
 
-    /// Becomes a copy of `other`, reusing the buffers; `arguments` is where headers and metadata end.
+    /// Becomes a copy of `other`, reusing the buffers; `arguments` is where headers and metadata
+    /// end.
     pub(super) fn copy_from(&mut self, other: &Self, arguments: usize) {
         if self.phv.len() == other.phv.len() {
             // Constants are the same; arguments and scratch are written before they are read.

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Action profiles and selectors.
 //!
-//! A selector hashes its fields and takes the member at `hash % size` of the group, where the group is in order of
-//! BMv2's member handles: the lowest free handle when a member is made, and one more per share of weight, made
-//! when a group first asks for it (as P4Runtime's front end to BMv2 does). The same controller writes thus give
-//! the same choice here and there. Members whose watch port is down are left out, as if the group did not have them.
+//! A selector hashes its fields and takes the member at `hash % size` of the group, where the group
+//! is in order of BMv2's member handles: the lowest free handle when a member is made, and one more
+//! per share of weight, made when a group first asks for it (as P4Runtime's front end to BMv2
+//! does). The same controller writes thus give the same choice here and there. Members whose watch
+//! port is down are left out, as if the group did not have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::calculation::{Calculation, Inputs, Scratch};
 use super::entity::Group;
-use super::table::Call;
+use super::table::call::Call;
 
 #[derive(Clone, Debug)]
 pub(super) struct MemberState {
@@ -459,7 +460,8 @@ mod tests {
     }
 
     proptest! {
-        /// Totals and largest weights that are kept are those that a look at everything gives, and a batch that is undone was never there.
+        /// Totals and largest weights that are kept are those that a look at everything gives, and
+        /// a batch that is undone was never there.
         #[test]
         fn what_is_kept_is_what_is_there_and_an_undone_batch_leaves_nothing(
             steps in prop::collection::vec((0_u8..6, 0_u32..6, prop::collection::btree_map(0_u32..6, 1_u32..4, 0..4)), 1..40),

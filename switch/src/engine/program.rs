@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::action::{self, Action, Names};
+use super::action::{self, Names};
 use super::arrays::{Arrays, Counter, Register};
 use super::bits::limbs_for;
 use super::calculation::{self, Calculation, Checksum};
@@ -15,16 +15,16 @@ use super::control_flow;
 use super::entity::{CounterValue, DigestInfo};
 use super::error::LoadError;
 use super::expression::Scope;
-use super::flow_cache::{self, Split};
+use super::flow_cache::split::{self, Split};
 use super::intrinsic::Intrinsics;
 use super::json::{self, Result, malformed};
 use super::layout::{Layout, Slot};
 use super::limits::{Pieces, ProgramLimits};
 use super::meter::{Meter, MeterArray, MeterUnit};
-use super::native::{Native, Parts};
-use super::parser::{Deparser, Parser, ValueSet};
+use super::parser::{Deparser, Parser};
 use super::profile::Profile;
-use super::table::{Table, TableScope, load_table};
+use super::state::InitialState;
+use super::table::compile::{TableScope, load_table};
 
 /// Newest format understood; BMv2 refuses other major versions, too.
 const MAJOR_VERSION: u64 = 2;
@@ -39,7 +39,7 @@ pub(super) struct Program {
     pub(super) calculations: Vec<Calculation>,
     pub(super) checksums: Vec<Checksum>,
     /// Without and with the notes of a trace; both run on the same frames.
-    code: [Code; 2],
+    pub(super) code: Arc<[Code; 2]>,
     /// Fields that survive a clone, resubmission or recirculation, by the list's id.
     pub(super) field_lists: BTreeMap<u16, Vec<Slot>>,
     pub(super) digests: BTreeMap<u16, DigestList>,
@@ -47,8 +47,6 @@ pub(super) struct Program {
     pub(super) live: Vec<bool>,
     /// Where ingress stops following from the packet alone, or why that is nowhere.
     pub(super) split: std::result::Result<Split, String>,
-    /// The code without notes as machine code, or why there is none.
-    pub(super) native: std::result::Result<Native, String>,
     /// What a trace calls things.
     pub(super) names: super::trace::Names,
 }
@@ -58,17 +56,6 @@ pub(super) struct Program {
 pub(super) struct DigestList {
     pub(super) name: String,
     pub(super) fields: Vec<Slot>,
-}
-
-/// What the program starts with, and the control plane and packets change.
-#[derive(Debug)]
-pub(super) struct InitialState {
-    pub(super) actions: Arc<[Action]>,
-    pub(super) tables: Vec<Table>,
-    pub(super) profiles: Vec<Profile>,
-    pub(super) arrays: Arrays,
-    pub(super) meters: Vec<MeterArray>,
-    pub(super) value_sets: Vec<ValueSet>,
 }
 
 impl Program {
@@ -174,11 +161,10 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         egress,
     };
     let mut code = code::compile(&source, limits.instructions, 4 * limits.header_limbs)?;
-    let live = super::packed::live(&root, &layout)?;
     let actions = actions.into();
     let state = InitialState { actions, tables, profiles, arrays, meters, value_sets };
     let digest_fields = digests.values().flat_map(|list: &DigestList| &list.fields);
-    let split = flow_cache::Source {
+    let source = split::Source {
         layout: &layout,
         calculations: &calculations,
         intrinsics: &intrinsics,
@@ -186,19 +172,10 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         checksums: &checksums,
         lists: field_lists.values().flatten().chain(digest_fields).copied().collect(),
     };
-    let split = flow_cache::split(&mut code, &split);
-    let parts = Parts {
-        layout: &layout,
-        deparser: &deparser,
-        calculations: &calculations,
-        checksums: &checksums,
-        tables: &state.tables,
-        arrays: &state.arrays,
-    };
-    let native = Native::compile(&code[0], &parts);
+    let live = split::behind_ingress(&code, &source);
+    let split = split::split(&mut code, &source);
     let program = Program {
         live,
-        native,
         split,
         layout,
         intrinsics,
@@ -206,7 +183,7 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
         deparser,
         calculations,
         checksums,
-        code,
+        code: code.into(),
         field_lists,
         digests,
         names: super::trace::Names::load(&root),
@@ -214,7 +191,8 @@ pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, Ini
     Ok((program, state))
 }
 
-/// Refuses programs whose state, which is there from the first packet on, would not fit: each array may be within its limit, and all together not.
+/// Refuses programs whose state, which is there from the first packet on, would not fit: each array
+/// may be within its limit, and all together not.
 fn check_state(root: &Value, most: usize) -> Result<()> {
     let most = most as u128;
     let mut bytes = 0_u128;

@@ -20,7 +20,8 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// Uniform on `low..=high`; `low` must not exceed `high`. Multiply-shift: the bias is below 2^-64 of the span.
+    /// Uniform on `low..=high`; `low` must not exceed `high`. Multiply-shift: the bias is below
+    /// 2^-64 of the span.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         let span = u128::from(high.wrapping_sub(low)) + 1;
         low.wrapping_add(((u128::from(self.next()) * span) >> 64) as u64)

@@ -8,7 +8,8 @@ use super::error::{Code, ControlError};
 
 type Result<T> = std::result::Result<T, ControlError>;
 
-/// Groups of replicas by id; each group in the order in which BMv2 makes the copies: by instance, then by port.
+/// Groups of replicas by id; each group in the order in which BMv2 makes the copies: by instance,
+/// then by port.
 #[derive(Clone, Debug)]
 pub(super) struct Replication {
     kind: &'static str,

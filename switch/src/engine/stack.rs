@@ -49,8 +49,9 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// P4 §8.18: elements move towards the end, the first `count` become invalid. BMv2 exchanges elements, so what
-    /// an invalid one holds afterwards is what another held before, and leaves unions at the front as they are.
+    /// P4 §8.18: elements move towards the end, the first `count` become invalid. BMv2 exchanges
+    /// elements, so what an invalid one holds afterwards is what another held before, and leaves
+    /// unions at the front as they are.
     pub(crate) fn push(&self, phv: &mut [u64], count: usize) {
         let size = self.len();
         let count = count.min(size);
@@ -61,7 +62,8 @@ impl<'a> Elements<'a> {
         (0..count).for_each(|index| self.invalidate(phv, index));
     }
 
-    /// P4 §8.18: elements move towards the start, the last `count` become invalid; as in BMv2, see `push`.
+    /// P4 §8.18: elements move towards the start, the last `count` become invalid; as in BMv2, see
+    /// `push`.
     pub(crate) fn pop(&self, phv: &mut [u64], count: usize) {
         let size = self.len();
         let count = count.min(size);

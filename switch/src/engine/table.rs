@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Match-action tables: what they match on, their entries, and finding the entry for a packet.
 //!
-//! Keys are packed into limbs. Exact and longest-prefix tables are one hash map per mask, longest prefix first; a
-//! table with ternary or range keys is a tuple space (see `tuples`).
+//! Keys are packed into limbs. Exact and longest-prefix tables are one hash map per mask, longest
+//! prefix first; a table with ternary or range keys is a tuple space (see `tuples`).
 
-mod compile;
-mod key;
+pub(super) mod call;
+pub(super) mod compile;
+pub(super) mod key;
 mod tuples;
-
-pub(super) use compile::{TableScope, compile_call, describe_call, load_table};
-pub(super) use key::CompiledKey;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,24 +18,9 @@ use super::hasher::FixedMap;
 use super::layout::{Layout, Slot};
 use super::meter::{Meter, MeterUnit};
 use super::profile::Profile;
+use call::{Call, Target};
+use key::CompiledKey;
 use tuples::{Rank, TupleSpace};
-
-/// An action with its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) action: u32,
-    pub(super) params: Box<[u64]>,
-}
-
-/// What an entry points to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    Call(Call),
-    /// A member's place in the table's profile.
-    Member(u32),
-    /// A group's place in the table's profile.
-    Group(u32),
-}
 
 /// One key of a table.
 #[derive(Clone, Debug)]
@@ -45,7 +28,8 @@ pub(super) struct Key {
     pub(super) slot: Slot,
     /// A constant mask that the program applies to the field.
     pub(super) mask: Option<Box<[u64]>>,
-    /// The limb with the validity of the field's header: a field of a header that is not valid reads as 0 here.
+    /// The limb with the validity of the field's header: a field of a header that is not valid
+    /// reads as 0 here.
     pub(super) valid: Option<usize>,
     pub(super) kind: MatchKind,
 }
@@ -148,11 +132,13 @@ pub(super) struct Table {
     free: BTreeSet<u32>,
     by_key: FixedMap<Box<[u64]>, u32>,
     index: Index,
-    /// Handles by key, where that is exact, short, and worth the memory; [`NOTHING`] where there is none.
+    /// Handles by key, where that is exact, short, and worth the memory; [`NOTHING`] where there is
+    /// none.
     direct: Vec<u32>,
 }
 
-/// Widest key that is an index of an array, bits; what the array may take for each entry, bytes; and no entry.
+/// Widest key that is an index of an array, bits; what the array may take for each entry, bytes;
+/// and no entry.
 const DIRECT_BITS: u32 = 16;
 const DIRECT_BYTES: usize = 1024;
 const NOTHING: u32 = u32::MAX;
@@ -180,7 +166,8 @@ impl Table {
         self.free.first().copied().unwrap_or(self.entries.len() as u32)
     }
 
-    /// Whether another table of the same name and program does the same with every packet, and nothing in it changes as packets come.
+    /// Whether another table of the same name and program does the same with every packet, and
+    /// nothing in it changes as packets come.
     pub(super) fn holds_what(&self, other: &Self) -> bool {
         let same = |own: &Option<Entry>, other: &Option<Entry>| match (own, other) {
             (Some(own), Some(other)) => {
@@ -221,7 +208,8 @@ impl Table {
         self.actions.len() + profile.map_or(0, |profile| profile.actions.len()) + 1
     }
 
-    /// The limbs that say which action a packet meets; `None` where more than those does, or time has a part in it.
+    /// The limbs that say which action a packet meets; `None` where more than those does, or time
+    /// has a part in it.
     pub(super) fn reads(&self, profiles: &[Profile], layout: &Layout) -> Option<Vec<Range<usize>>> {
         if self.direct_meter.is_some() {
             return None;
@@ -338,6 +326,7 @@ impl Table {
     }
 
     /// The keys, where they are one word together, from the high end on.
+    #[cfg(feature = "native")]
     pub(super) fn word_keys(&self) -> Option<&[Key]> {
         (self.packed && !self.keys.is_empty()).then_some(&self.keys[..])
     }

@@ -10,8 +10,8 @@ use super::action::Action;
 use super::bits::bytes_from_limbs;
 use super::entity::{ActionSpec, KeyInfo, Value};
 use super::layout::Slot;
-use super::packet::Packet;
-use super::table::{Call, Key, Table};
+use super::table::call::Call;
+use super::table::{Key, Table};
 
 /// Records kept until someone takes them; later ones are lost, and counted.
 const MOST_RECORDS: usize = 1 << 16;
@@ -116,7 +116,8 @@ pub enum Event {
     Parsed {
         /// Bytes that headers took.
         header_bytes: usize,
-        /// The program's name of the error, such as `PacketTooShort`, or its number where it has none.
+        /// The program's name of the error, such as `PacketTooShort`, or its number where it has
+        /// none.
         error: Option<String>,
         /// A checksum did not hold.
         checksum_error: bool,
@@ -177,7 +178,7 @@ pub enum Event {
         /// Depth that it left.
         deq_qdepth: u32,
     },
-    /// `truncate` cut it.
+    /// `truncate` shortened it.
     Truncated {
         /// Bytes before.
         from: usize,
@@ -249,12 +250,9 @@ impl Recorder {
         self.note(packet, Event::ParserState(name.unwrap_or_else(|| state.to_string())));
     }
 
-    pub(super) fn note_parsed(&mut self, packet: &Packet, no_error: u64) {
-        let code = packet.parser_error;
-        let name = || self.names.errors.get(&code).cloned().unwrap_or_else(|| code.to_string());
-        let error = (code != no_error).then(name);
-        let (header_bytes, checksum_error) = (packet.payload_at, packet.checksum_error);
-        self.note(packet.trace, Event::Parsed { header_bytes, error, checksum_error });
+    /// The program's name of a parser error.
+    pub(super) fn error_name(&self, code: u64) -> String {
+        self.names.errors.get(&code).cloned().unwrap_or_else(|| code.to_string())
     }
 
     pub(super) fn note_call(&mut self, packet: u64, action: &Action) {

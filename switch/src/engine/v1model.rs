@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! v1model around a program: parser, ingress, clones, resubmission, multicast, egress, deparser, recirculation, in
-//! `simple_switch`'s order.
+//! v1model around a program: parser, ingress, clones, resubmission, multicast, egress, deparser,
+//! recirculation, in `simple_switch`'s order.
 
 use super::code::{Code, DROP_PORT};
 use super::intrinsic::set;
 use super::machine::Machine;
+use super::native::call::Native;
 use super::packet::{Packet, Requests};
 use super::program::Program;
+use super::run;
 use super::slot::{load, store, store64};
 use super::trace::{DropReason, Event, Gress, Origin};
 use super::{Digest, EgressOutcome, Enqueue, PacketState, Pipeline, QueueMetadata, State, bits, entity};
@@ -28,14 +30,16 @@ const MOST_RESUBMISSIONS: u32 = 256;
 const MOST_DIGESTS: usize = 4096;
 
 impl Pipeline {
-    /// Parser and ingress of one frame: zero, one or many (multicast, clones) packets are appended to `out`.
+    /// Parser and ingress of one frame: zero, one or many (multicast, clones) packets are appended
+    /// to `out`.
     pub fn ingress(&mut self, now_ns: u64, port: u16, frame: &[u8], out: &mut Vec<Enqueue>) {
         self.ingress_head(now_ns, port, frame, frame.len(), out);
     }
 
-    /// [`ingress`](Self::ingress) of a frame of `length` bytes of which only the first are there: what is behind `head` is counted
-    /// wherever lengths are, and nowhere kept. For simulations, whose packets have no bodies. `head` has to hold all that the program
-    /// extracts, or the packet is too short for its parser; checksums over payloads see what is there.
+    /// [`ingress`](Self::ingress) of a frame of `length` bytes of which only the first are there:
+    /// what is behind `head` is counted wherever lengths are, and nowhere kept. For simulations,
+    /// whose packets have no bodies. `head` has to hold all that the program extracts, or the
+    /// packet is too short for its parser; checksums over payloads see what is there.
     pub fn ingress_head(
         &mut self,
         now_ns: u64,
@@ -63,7 +67,8 @@ impl Pipeline {
         self.run_ingress(now_ns, packet, true, out);
     }
 
-    /// Egress and deparser of one packet. Egress clones and recirculated packets are appended to `out`.
+    /// Egress and deparser of one packet. Egress clones and recirculated packets are appended to
+    /// `out`.
     pub fn egress(
         &mut self,
         now_ns: u64,
@@ -118,14 +123,15 @@ impl Pipeline {
         if let Some(trace) = &mut self.work.trace {
             trace.set_time(now_ns);
         }
-        self.machine(now_ns).run(start, packet);
+        let (mut machine, native) = self.machine(now_ns);
+        run::run(&mut machine, native, start, packet);
     }
 
-    fn machine(&mut self, now_ns: u64) -> Machine<'_> {
-        let Self { program, control, work, .. } = self;
+    fn machine(&mut self, now_ns: u64) -> (Machine<'_>, Option<&Native>) {
+        let Self { program, native, control, work, .. } = self;
         let code = program.code(work.trace.is_some());
-        let native = work.native(program);
-        Machine { program, code, native, control, work, now_ns }
+        let native = (**native).as_ref().ok().filter(|_| work.trace.is_none() && !work.interpreted);
+        (Machine { program, code, control, work, now_ns }, native)
     }
 
     fn parse(&mut self, now_ns: u64, packet: &mut Packet) {
@@ -134,7 +140,10 @@ impl Pipeline {
         let start = self.entry().parse;
         self.run(now_ns, start, packet);
         if let Some(trace) = &mut self.work.trace {
-            trace.note_parsed(packet, no_error);
+            let code = packet.parser_error;
+            let error = (code != no_error).then(|| trace.error_name(code));
+            let (header_bytes, checksum_error) = (packet.payload_at, packet.checksum_error);
+            trace.note(packet.trace, Event::Parsed { header_bytes, error, checksum_error });
         }
     }
 
@@ -142,7 +151,8 @@ impl Pipeline {
         self.program.code(self.work.trace.is_some())
     }
 
-    /// Puts the headers, as they stand, before the payload, and gives the frame, and its length with what is beyond it.
+    /// Puts the headers, as they stand, before the payload, and gives the frame, and its length
+    /// with what is beyond it.
     fn deparse(&mut self, now_ns: u64, packet: &mut Packet) -> (Vec<u8>, usize) {
         let start = self.entry().deparse;
         self.run(now_ns, start, packet);
@@ -151,7 +161,7 @@ impl Pipeline {
         let payload_at = packet.payload_at.min(frame.len());
         let Program { deparser, layout, .. } = &*self.program;
         // Mostly the headers are as long as they were.
-        let written = match self.work.native(&self.program) {
+        let written = match self.native() {
             Some(native) => native.write_headers(&packet.phv, &mut frame[..payload_at]),
             None => deparser.overwrite(layout, &packet.phv, &mut frame, payload_at),
         };
@@ -171,7 +181,8 @@ impl Pipeline {
         (frame, from)
     }
 
-    /// From the parser to the traffic manager, in `simple_switch`'s order. `fresh`: its metadata are as they are of a packet from outside.
+    /// From the parser to the traffic manager, in `simple_switch`'s order. `fresh`: its metadata
+    /// are as they are of a packet from outside.
     fn run_ingress(&mut self, now_ns: u64, mut packet: Box<Packet>, mut fresh: bool, out: &mut Vec<Enqueue>) {
         for _ in 0..MOST_RESUBMISSIONS {
             let length = packet.length;
@@ -182,7 +193,8 @@ impl Pipeline {
             if packet.failed.is_none() {
                 self.note(packet.trace, || Event::Pipeline(Gress::Ingress));
                 if fresh && self.work.trace.is_none() {
-                    self.machine(now_ns).run_ingress(&mut packet);
+                    let (mut machine, native) = self.machine(now_ns);
+                    run::run_ingress(&mut machine, native, &mut packet);
                 } else {
                     let start = self.entry().ingress;
                     self.run(now_ns, start, &mut packet);

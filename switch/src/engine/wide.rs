@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of more than 64 bits: two's complement on as many limbs as the analysis at load time found to be enough, so
-//! that the answers are those of BMv2's unbounded integers. Rare: programs use such widths for wide keys and IPv6-sized
-//! concatenations, seldom for more than a few operations.
+//! Numbers of more than 64 bits: two's complement on as many limbs as the analysis at load time
+//! found to be enough, so that the answers are those of BMv2's unbounded integers. Rare: programs
+//! use such widths for wide keys and IPv6-sized concatenations, seldom for more than a few
+//! operations.
 
 use std::cmp::Ordering;
 
@@ -99,7 +100,8 @@ impl Wide {
         shifted
     }
 
-    /// Quotient and remainder of non-negative numbers, one bit at a time; zero for a division by zero.
+    /// Quotient and remainder of non-negative numbers, one bit at a time; zero for a division by
+    /// zero.
     pub(crate) fn divided(&self, by: &Self) -> (Self, Self) {
         let (mut quotient, mut rest) = (Self::zero(self.words), Self::zero(self.words));
         if by.is_zero() {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a header's fields lie in packets: cut into words of whole bytes, each of which is read and written at once.
+//! How a header's fields lie in packets: split into words of whole bytes, each of which is read and
+//! written at once.
 
 use super::layout::Field;
 
 /// Bits that a word has at most.
 const WORD: u32 = 64;
 
-/// Some of a field's bits, in one limb: where they lie in a window of 64 bits that begins with the word.
+/// Some of a field's bits, in one limb: where they lie in a window of 64 bits that begins with the
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) limb: u32,
@@ -76,6 +78,7 @@ impl Words {
     }
 
     /// Where each word begins, its bytes, and what is in the eight bytes from its beginning on.
+    #[cfg(feature = "native")]
     pub(super) fn windows(&self) -> impl Iterator<Item = (u32, u32, &[Part])> {
         self.list.iter().map(|word| {
             let parts = &self.parts[word.first as usize..word.end as usize];
@@ -108,7 +111,7 @@ impl Words {
     #[inline]
     pub(super) fn write(&self, phv: &[u64], out: &mut Vec<u8>) {
         let start = out.len();
-        // Room for the last word's window, of which more than the header is cut off.
+        // Room for the last word's window, of which more than the header is left out.
         out.resize(start + self.bytes + 8, 0);
         let header = &mut out[start..];
         for word in &self.list {
@@ -119,7 +122,8 @@ impl Words {
         out.truncate(start + self.bytes);
     }
 
-    /// Writes the header over the beginning of `data` and leaves what is behind it; `false` where it is longer.
+    /// Writes the header over the beginning of `data` and leaves what is behind it; `false` where
+    /// it is longer.
     #[inline]
     pub(super) fn overwrite(&self, phv: &[u64], data: &mut [u8]) -> bool {
         if data.len() < self.bytes {

@@ -11,7 +11,8 @@ use tonic::{Code, Status};
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 use trimwire_p4runtime::{rpc, v1};
 
-/// Roles whose election ids are kept. Those that nobody is connected for give their places to others.
+/// Roles whose election ids are kept. Those that nobody is connected for give their places to
+/// others.
 const MOST_ROLES: usize = 64;
 /// Streams of one role.
 const MOST_CONTROLLERS: usize = 64;
@@ -22,7 +23,8 @@ const LONGEST_NAME: usize = 256;
 #[derive(Debug)]
 struct Controller {
     role: String,
-    /// `None` for one that never wants to be primary. A set zero is an id like others ("Unset Election ID").
+    /// `None` for one that never wants to be primary. A set zero is an id like others ("Unset
+    /// Election ID").
     election_id: Option<u128>,
     outgoing: Outgoing,
 }
@@ -188,8 +190,8 @@ impl Arbitration {
         self.controllers.values().any(|controller| controller.role == role)
     }
 
-    /// Forgets the election ids of a role's controllers that are gone, or of all roles': the highest of those that are connected is
-    /// primary. The roles whose primary may be another then.
+    /// Forgets the election ids of a role's controllers that are gone, or of all roles': the
+    /// highest of those that are connected is primary. The roles whose primary may be another then.
     pub(crate) fn reset(&mut self, role: Option<&str>) -> Result<Vec<String>, Status> {
         if let Some(role) = role {
             self.role(role)?;
@@ -263,8 +265,8 @@ impl Arbitration {
         })
     }
 
-    /// Tells the primaries of all roles that may hear it, in the part that each may; false when nobody heard, because there
-    /// is no primary or it does not keep up.
+    /// Tells the primaries of all roles that may hear it, in the part that each may; false when
+    /// nobody heard, because there is no primary or it does not keep up.
     pub(super) fn tell_primaries(&self, mut message: impl FnMut(&Access) -> Option<Told>) -> bool {
         let mut heard = false;
         for (name, role) in &self.roles {

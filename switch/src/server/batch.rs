@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The updates of a Write (P4Runtime, "Batch Atomicity").
 //!
-//! Callers hold the switch's lock for a whole batch of all or none: no packet is processed between two updates, so that it is
-//! atomic for packets that are not in the switch yet. Packets in a queue, which ingress has processed and egress has not,
-//! are the concern of [`Stages::splits`](super::stages::Stages::splits).
+//! Callers hold the switch's lock for a whole batch of all or none: no packet is processed between
+//! two updates, so that it is atomic for packets that are not in the switch yet. Packets in a
+//! queue, which ingress has processed and egress has not, are the concern of
+//! [`Stages::splits`](super::stages::Stages::splits).
 
 use super::entities::Target;
 use super::refusal::Refusal;

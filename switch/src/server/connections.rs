@@ -2,11 +2,11 @@
 //! Who is let in: so many connections at a time, and only those that say something.
 
 use super::limits::Limits;
+use super::peer::Peer;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +16,8 @@ use tonic::transport::server::Connected;
 
 /// What HTTP/2 begins with (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Pause after the system refused to accept, for want of files mostly: trying at once again would keep a core busy.
+/// Pause after the system refused to accept, for want of files mostly: trying at once again would
+/// keep a core busy.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection, which counts until it is dropped.
@@ -27,46 +28,8 @@ pub(super) struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// What a connection's requests share, and how they end it.
-#[derive(Debug)]
-pub(super) struct Peer {
-    /// Room for requests, in KiB.
-    pub(super) memory: Arc<Semaphore>,
-    /// Places for Reads: a quarter of the server's, so that one connection does not have them all.
-    pub(super) reads: Arc<Semaphore>,
-    closed: AtomicBool,
-    reader: Mutex<Option<Waker>>,
-}
-
-impl Peer {
-    fn new(limits: &Limits) -> Arc<Self> {
-        let memory = Arc::new(Semaphore::new(limits.connection_bytes.div_ceil(1 << 10)));
-        let reads = Arc::new(Semaphore::new(limits.reads_of_one()));
-        Arc::new(Self { memory, reads, closed: AtomicBool::new(false), reader: Mutex::default() })
-    }
-
-    /// Ends the connection, with all that it has open.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        if let Some(waker) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            waker.wake();
-        }
-    }
-
-    /// An error once the connection has been closed; until then whoever reads is woken when it is.
-    fn check(&self, cx: &Context<'_>) -> io::Result<()> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        if !reader.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-            *reader = Some(cx.waker().clone());
-        }
-        Ok(())
-    }
-}
-
-/// Accepts for as long as somebody takes. With TLS who begins a handshake is let in; its end is the server's business.
+/// Accepts for as long as somebody takes. With TLS who begins a handshake is let in; its end is the
+/// server's business.
 pub(super) fn accept(
     listener: TcpListener,
     limits: Arc<Limits>,
@@ -94,7 +57,7 @@ pub(super) fn accept(
             };
             full = false;
             let accepted = accepted.clone();
-            let peer = Peer::new(&limits);
+            let peer = Peer::new(limits.connection_bytes, limits.reads_of_one());
             tokio::spawn(async move {
                 let _ = stream.set_nodelay(true);
                 let greeted = tokio::time::timeout(greeting, greets(&stream, tls)).await;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Digest messages on their way to the primary: lists, time-outs, and the cache of what has been sent but not acknowledged
-//! (P4Runtime, "DigestEntry"). Sans-IO: callers pass the time, in ns of any clock that does not run backwards.
+//! Digest messages on their way to the primary: lists, time-outs, and the cache of what has been
+//! sent but not acknowledged (P4Runtime, "DigestEntry"). Sans-IO: callers pass the time, in ns of
+//! any clock that does not run backwards.
 //!
-//! Order of calls: [`Digests::configure`] whenever what is on changes, [`Digests::handle_digest`] for what the program sends,
-//! [`Digests::handle_ack`] for what the primary says, [`Digests::handle_timeout`] now and then; after each, drain
-//! [`Digests::poll_list`].
+//! Order of calls: [`Digests::configure`] whenever what is on changes, [`Digests::handle_digest`]
+//! for what the program sends, [`Digests::handle_ack`] for what the primary says,
+//! [`Digests::handle_timeout`] now and then; after each, drain [`Digests::poll_list`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trimwire_p4runtime::v1::P4Data;
 
-/// Messages in the largest list: what is left to the server's choice when `max_list_size` is 0, and an upper bound that keeps
-/// lists within what gRPC clients take.
+/// Messages in the largest list: what is left to the server's choice when `max_list_size` is 0, and
+/// an upper bound that keeps lists within what gRPC clients take.
 const LONGEST_LIST: usize = 1024;
-/// Unacknowledged messages kept per digest; beyond it the oldest lists are forgotten, and may be sent again.
+/// Unacknowledged messages kept per digest; beyond it the oldest lists are forgotten, and may be
+/// sent again.
 const MOST_CACHED: usize = 65_536;
 
 /// How the messages of a digest are sent.
@@ -71,7 +73,8 @@ impl Digests {
         self.on.values().any(|digest| !digest.buffer.is_empty())
     }
 
-    /// Makes `wanted` the digests that are on. Those that stay on keep their messages, under their new configuration.
+    /// Makes `wanted` the digests that are on. Those that stay on keep their messages, under their
+    /// new configuration.
     pub(super) fn configure(&mut self, wanted: BTreeMap<u32, Config>) {
         self.on.retain(|id, _| wanted.contains_key(id));
         for (id, config) in wanted {
@@ -139,7 +142,8 @@ impl Digests {
         true
     }
 
-    /// Time has passed: sends what has waited long enough, and forgets what has not been acknowledged in time.
+    /// Time has passed: sends what has waited long enough, and forgets what has not been
+    /// acknowledged in time.
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
         self.expire(now_ns);
         let due: Vec<u32> = self

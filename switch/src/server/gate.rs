@@ -2,15 +2,15 @@
 //! The gate in front of the services: what a request may cost before anybody has decoded it.
 //!
 //! ```text
-//!  HTTP/2 ──► length of the message (gRPC's five bytes) ──► room for it ──► its bytes, in time ──► memory once decoded ──► service
-//!               too long: refused                            or waits        or refused             too much: refused
+//!  HTTP/2 ──► length of the message ──► room for it ──► its bytes, in time ──► memory once decoded
+//!             too long: refused         or waits        or refused            too much: refused
 //! ```
 //!
-//! Room is taken from a connection's budget first and from the server's then, and given back when the call has been answered, or on
-//! a stream when its next message begins.
+//! Room is taken from a connection's budget first and from the server's then, and given back when
+//! the call has been answered, or on a stream when its next message begins.
 
-use super::connections::Peer;
 use super::limits::Limits;
+use super::peer::Peer;
 use http_body::Frame;
 use std::convert::Infallible;
 use std::future::Future;
@@ -79,7 +79,8 @@ struct Rule {
     /// The message's type; none where its numbers are all that it holds.
     message: Option<&'static str>,
     stream: bool,
-    /// Places that a call waits for among those that are answered at a time, and has until its answer has been taken in.
+    /// Places that a call waits for among those that are answered at a time, and has until its
+    /// answer has been taken in.
     places: u32,
     /// Whether the answer comes as one message that may be long, which nobody else sees taken in.
     whole: bool,
@@ -175,8 +176,8 @@ where
     }
 }
 
-/// Closes a connection if its client takes too long over an answer: until what this gives is dropped. HTTP/2 does not ask for the end
-/// of a body before its client has room for it.
+/// Closes a connection if its client takes too long over an answer: until what this gives is
+/// dropped. HTTP/2 does not ask for the end of a body before its client has room for it.
 fn untaken(peer: Arc<Peer>, rule: Rule, patience: Duration) -> oneshot::Sender<()> {
     let (untaken, taken) = oneshot::channel();
     tokio::spawn(async move {

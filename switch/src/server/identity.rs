@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who a client is, by the names in its certificate (RFC 6125's DNS names), and what that lets it do.
+//! Who a client is, by the names in its certificate (RFC 6125's DNS names), and what that lets it
+//! do.
 //!
-//! Without names every client that is let in may do everything: a server's certificate of the same authority, too.
+//! Without names every client that is let in may do everything: a server's certificate of the same
+//! authority, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use tonic::transport::server::TlsConnectInfo;
 use tonic::{Request, Status};
 
-use super::connections::Peer;
+use super::peer::Peer;
 
 /// Names and what they may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

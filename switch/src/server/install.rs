@@ -20,8 +20,9 @@ pub struct InstallError {
     pub reason: String,
 }
 
-/// Carries out `updates` in their order on a program that has just been loaded, as a Write would; `index` is its P4Info's. What P4Runtime remembers beside the tables (one-shot
-/// groups, digests' subscriptions) is forgotten: no server goes on from here.
+/// Carries out `updates` in their order on a program that has just been loaded, as a Write would;
+/// `index` is its P4Info's. What P4Runtime remembers beside the tables (one-shot groups, digests'
+/// subscriptions) is forgotten: no server goes on from here.
 ///
 /// # Errors
 /// The first update that is refused; those before it were carried out.

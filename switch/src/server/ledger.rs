@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What P4Runtime remembers of a program's entities and the engine has no use for: the form in which they were written.
+//! What P4Runtime remembers of a program's entities and the engine has no use for: the form in
+//! which they were written.
 //!
 //! Everything here is by name, so that it survives a change of ids (RECONCILE_AND_COMMIT).
 
@@ -145,8 +146,8 @@ impl Ledger {
     }
 }
 
-/// How an action profile is programmed: with members and groups, or in one shot, never both ("One Shot Action Selector
-/// Programming").
+/// How an action profile is programmed: with members and groups, or in one shot, never both ("One
+/// Shot Action Selector Programming").
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selector {
     /// Members and groups that the controller wrote itself.
@@ -160,8 +161,8 @@ pub(super) struct Selector {
     pub(super) next_group: u32,
 }
 
-/// A one-shot action set: a group of the server's, with a member for each share of weight (as BMv2's P4Runtime server makes
-/// them, so that the same hash chooses the same action).
+/// A one-shot action set: a group of the server's, with a member for each share of weight (as
+/// BMv2's P4Runtime server makes them, so that the same hash chooses the same action).
 #[derive(Debug, Clone, Default)]
 pub(super) struct OneShot {
     pub(super) elements: Vec<Element>,
@@ -177,7 +178,8 @@ pub(super) struct Element {
     pub(super) watch: Option<v1::action_profile_action::WatchKind>,
 }
 
-/// The controller's own bytes of a table entry, in both forms that P4Runtime has had, in one string for the engine to keep.
+/// The controller's own bytes of a table entry, in both forms that P4Runtime has had, in one string
+/// for the engine to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     pub(super) metadata: Vec<u8>,

@@ -21,9 +21,11 @@ pub struct Limits {
     pub streams: usize,
     /// Time that a connection has to say that it speaks HTTP/2, or to shake hands over TLS.
     pub greeting: Duration,
-    /// Time that a message has to arrive once it has begun, and a second more for each MiB of it; afterwards DEADLINE_EXCEEDED.
+    /// Time that a message has to arrive once it has begun, and a second more for each MiB of it;
+    /// afterwards DEADLINE_EXCEEDED.
     pub body: Duration,
-    /// Time that a client has to take in a piece of what it reads, or all of another long answer; afterwards its connection is closed.
+    /// Time that a client has to take in a piece of what it reads, or all of another long answer;
+    /// afterwards its connection is closed.
     pub reader: Duration,
     /// Bytes of a SetForwardingPipelineConfig.
     pub pipeline_bytes: usize,
@@ -31,21 +33,27 @@ pub struct Limits {
     pub write_bytes: usize,
     /// Bytes of any other request, and of a message on a stream.
     pub request_bytes: usize,
-    /// Bytes of memory that one decoded request may take. Larger ones are refused before they are decoded.
+    /// Bytes of memory that one decoded request may take. Larger ones are refused before they are
+    /// decoded.
     pub decoded_bytes: u64,
-    /// Bytes of memory of all requests that are being received, decoded and carried out. Others wait for their turn.
+    /// Bytes of memory of all requests that are being received, decoded and carried out. Others
+    /// wait for their turn.
     pub memory_bytes: usize,
     /// Of which one connection's.
     pub connection_bytes: usize,
-    /// Reads, and other requests with long answers, that are answered at a time. Others wait for their turn.
+    /// Reads, and other requests with long answers, that are answered at a time. Others wait for
+    /// their turn.
     pub reads: usize,
     /// Filters of a Read. Reads with more are refused: RESOURCE_EXHAUSTED.
     pub read_filters: usize,
-    /// Cells of counters, registers and meters that are read without a packet in between. What is read of larger arrays is not of one moment.
+    /// Cells of counters, registers and meters that are read without a packet in between. What is
+    /// read of larger arrays is not of one moment.
     pub read_cells: u64,
-    /// Updates of a Write that are carried out without a packet in between, unless the Write is atomic.
+    /// Updates of a Write that are carried out without a packet in between, unless the Write is
+    /// atomic.
     pub write_updates: usize,
-    /// Bytes of a packet-out with its header, which is more than any interface sends. Longer ones are answered with a stream error.
+    /// Bytes of a packet-out with its header, which is more than any interface sends. Longer ones
+    /// are answered with a stream error.
     pub packet_out_bytes: usize,
     /// Bytes of messages that wait for a stream's client; what has no room is dropped.
     pub stream_bytes: usize,
@@ -100,14 +108,16 @@ const NAMES: &str = "connections, calls, calls-of-all, streams, greeting, body, 
                      election-id, program, program-state, program-headers, program-code, roles, controllers, viewers";
 
 impl Limits {
-    /// Of those that are answered at a time, one connection's: a quarter, so that none has them all.
+    /// Of those that are answered at a time, one connection's: a quarter, so that none has them
+    /// all.
     pub(super) fn reads_of_one(&self) -> usize {
         (self.reads / 4).max(1)
     }
 
-    /// Sets a limit from `NAME=VALUE`, as the command line has it. Times are in seconds, sizes in bytes or with a unit (`16MiB`).
-    /// `roles` takes names with `/` between, of which the empty one is the default role; `controllers` and `viewers`, names in client
-    /// certificates with `/` between, a controller's with `:` and its highest election id behind it.
+    /// Sets a limit from `NAME=VALUE`, as the command line has it. Times are in seconds, sizes in
+    /// bytes or with a unit (`16MiB`). `roles` takes names with `/` between, of which the empty one
+    /// is the default role; `controllers` and `viewers`, names in client certificates with `/`
+    /// between, a controller's with `:` and its highest election id behind it.
     ///
     /// # Errors
     /// In words that name what is wrong and what is valid.

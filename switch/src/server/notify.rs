@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the switch tells its controllers by itself: packet-ins, digests, idle entries (P4Runtime, "P4Runtime Stream
-//! Messages").
+//! What the switch tells its controllers by itself: packet-ins, digests, idle entries (P4Runtime,
+//! "P4Runtime Stream Messages").
 
 use super::digests::List;
 use super::entities::{Target, entry_of};
@@ -15,8 +15,9 @@ use trimwire_p4runtime::p4info::Named as _;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 
-/// How soon the switch is looked at again when it had something to tell; twice as late each time that it had not, up to the
-/// second figure. (Hundreds of software switches on one machine are mostly idle, and looking costs each of them.)
+/// How soon the switch is looked at again when it had something to tell; twice as late each time
+/// that it had not, up to the second figure. (Hundreds of software switches on one machine are
+/// mostly idle, and looking costs each of them.)
 const SOON: Duration = Duration::from_millis(2);
 const LATE: Duration = Duration::from_millis(32);
 /// Entries in one notification.
@@ -57,7 +58,8 @@ fn packet_in(state: &State, frame: &[u8]) {
     }
 }
 
-/// "Table Idle Timeout Notification": told again after another time-out, so that a lost notification does no harm.
+/// "Table Idle Timeout Notification": told again after another time-out, so that a lost
+/// notification does no harm.
 fn idle(state: &mut State, switch: &mut Switch, now_ns: u64, idle: &[IdleEntry]) {
     let (Some(realm), Some(pipeline)) = (&mut state.running, switch.pipeline()) else { return };
     let target =

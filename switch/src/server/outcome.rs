@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The answer to a Write, kept within what gRPC clients take.
 //!
-//! What became of each update travels in the trailers, and clients refuse trailers beyond a limit, tonic by closing the
-//! connection with everything else on it. gRPC's own libraries advise 8 KiB.
+//! What became of each update travels in the trailers, and clients refuse trailers beyond a limit,
+//! tonic by closing the connection with everything else on it. gRPC's own libraries advise 8 KiB.
 
 use tonic::{Code, Status};
 use trimwire_p4runtime::{status, v1};
@@ -12,10 +12,10 @@ const MOST_TRAILER_BYTES: usize = 7 * 1024;
 /// Most characters of the message of the first update that failed.
 const MOST_FIRST: usize = 400;
 
-/// The answer from the outcomes of all updates. Where they take too much space, messages are shortened first, except for
-/// the first failure's; then the details as a whole are left out, and the message says so. The code is then the one that a
-/// gRPC server gives when trailers are too large (P4Runtime, "gRPC Metadata Maximum Size"): clients look for details in an
-/// `UNKNOWN`.
+/// The answer from the outcomes of all updates. Where they take too much space, messages are
+/// shortened first, except for the first failure's; then the details as a whole are left out, and
+/// the message says so. The code is then the one that a gRPC server gives when trailers are too
+/// large (P4Runtime, "gRPC Metadata Maximum Size"): clients look for details in an `UNKNOWN`.
 pub(super) fn answer(mut outcomes: Vec<v1::Error>) -> Result<(), Status> {
     let Err(mut answer) = status::from_updates(&outcomes) else { return Ok(()) };
     for most in [120, 40, 0] {

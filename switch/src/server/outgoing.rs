@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits for a stream's client: so many messages and so many bytes, and what has no room is dropped.
+//! What waits for a stream's client: so many messages and so many bytes, and what has no room is
+//! dropped.
 
 use prost::Message as _;
 use std::pin::Pin;
@@ -10,7 +11,8 @@ use tonic::Status;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 
-/// Messages and bytes that all else leaves to arbitration: a flood of packets must not crowd out who is primary.
+/// Messages and bytes that all else leaves to arbitration: a flood of packets must not crowd out
+/// who is primary.
 pub(super) const RESERVED: usize = 16;
 const RESERVED_BYTES: usize = 32 << 10;
 /// What a message takes beside its encoded bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values of any P4 type, from the flat list of fields that the engine has (P4Runtime, "Representation of Arbitrary P4
-//! Types").
+//! Values of any P4 type, from the flat list of fields that the engine has (P4Runtime,
+//! "Representation of Arbitrary P4 Types").
 
 use trimwire_p4runtime::config::p4_bitstring_like_type_spec::TypeSpec as Bits;
 use trimwire_p4runtime::config::p4_data_type_spec::TypeSpec;
@@ -11,8 +11,8 @@ use trimwire_p4runtime::v1::{P4Data, P4Header, P4StructLike, p4_data::Data};
 /// Deepest nesting of types: types that contain themselves must not exhaust the stack.
 const DEEPEST: u32 = 32;
 
-/// A value of type `spec` from its fields in order of declaration; `None` when there are too few or too many, or when the
-/// type has no flat form.
+/// A value of type `spec` from its fields in order of declaration; `None` when there are too few or
+/// too many, or when the type has no flat form.
 pub(super) fn from_fields(types: &P4TypeInfo, spec: &P4DataTypeSpec, fields: &[Vec<u8>]) -> Option<P4Data> {
     let mut fields = fields.iter();
     let value = build(types, spec, &mut fields, DEEPEST)?;

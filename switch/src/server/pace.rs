@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How clients' work and packets take turns at the switch's lock.
 //!
-//! Whoever waits for a lock that is free for a moment only does not get it: it has to be woken first. So work is done in
-//! slices, with a pause behind each; and where packets came meanwhile, the work takes a twentieth of the time at most.
+//! Whoever waits for a lock that is free for a moment only does not get it: it has to be woken
+//! first. So work is done in slices, with a pause behind each; and where packets came meanwhile,
+//! the work takes a twentieth of the time at most.
 
 use crate::Switch;
 use std::time::{Duration, Instant};

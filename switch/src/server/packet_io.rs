@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets to and from the controller: the program's `packet_out` and `packet_in` headers as metadata (P4Runtime,
-//! "Packet I/O").
+//! Packets to and from the controller: the program's `packet_out` and `packet_in` headers as
+//! metadata (P4Runtime, "Packet I/O").
 
 use super::refusal::{Refusal, Result};
 use trimwire_p4runtime::config::controller_packet_metadata::Metadata;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::{bytes, v1};
 
-/// Takes the `packet_in` header off a frame and names its fields. A frame that is too short for it reads as if zeros
-/// followed.
+/// Takes the `packet_in` header off a frame and names its fields. A frame that is too short for it
+/// reads as if zeros followed.
 pub(super) fn packet_in(index: &Index, frame: &[u8]) -> v1::PacketIn {
     let Ok(header) = index.controller_header("packet_in") else {
         return v1::PacketIn { payload: frame.to_vec(), ..v1::PacketIn::default() };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pipelines: what a P4Info and a compiled program have to agree on (P4Runtime, "P4 Forwarding-Pipeline Configuration").
+//! Pipelines: what a P4Info and a compiled program have to agree on (P4Runtime, "P4
+//! Forwarding-Pipeline Configuration").
 
 use super::ledger::Ledger;
 use super::stages::Stages;
@@ -45,7 +46,8 @@ pub(super) fn verify(
     Ok((Realm { config, index, ledger: Ledger::default(), stages }, pipeline))
 }
 
-/// The program in a `p4.tmp.P4DeviceConfig`, which BMv2 takes as well as the JSON alone, and p4lang's tutorials send.
+/// The program in a `p4.tmp.P4DeviceConfig`, which BMv2 takes as well as the JSON alone, and
+/// p4lang's tutorials send.
 #[derive(Clone, PartialEq, prost::Message)]
 struct P4DeviceConfig {
     #[prost(bool, tag = "1")]

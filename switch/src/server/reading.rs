@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads, piece by piece: between two pieces packets and other clients have their turn, and no more is made than the client takes.
+//! Reads, piece by piece: between two pieces packets and other clients have their turn, and no more
+//! is made than the client takes.
 
-use super::connections::Peer;
 use super::entities::Piece;
 use super::outcome;
 use super::pace::{self, Pace};
+use super::peer::Peer;
 use super::refusal::Refusal;
 use super::role::Access;
 use super::state::Service;
@@ -17,7 +18,8 @@ use trimwire_p4runtime::entity::{Purpose, check};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::{status, v1};
 
-/// Bytes of memory of entities in one ReadResponse. What a client has not taken is a few times that.
+/// Bytes of memory of entities in one ReadResponse. What a client has not taken is a few times
+/// that.
 const READ_BYTES: usize = 128 << 10;
 
 type Answers = mpsc::Sender<Result<v1::ReadResponse, Status>>;

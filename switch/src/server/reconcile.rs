@@ -2,8 +2,9 @@
 //! RECONCILE_AND_COMMIT: what was written for one program, written again for another (P4Runtime,
 //! "SetForwardingPipelineConfig RPC").
 //!
-//! Objects are the same when their names are. What a controller wrote has to find its place, or nothing is done; counters
-//! and registers, which packets write, go along where there is a place of the same shape.
+//! Objects are the same when their names are. What a controller wrote has to find its place, or
+//! nothing is done; counters and registers, which packets write, go along where there is a place of
+//! the same shape.
 
 use super::ledger::Ledger;
 use super::refusal::{Refusal, Result};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a role may do: Stratum's `P4RoleConfig`, the scheme that this switch agrees on with its controllers (P4Runtime, "Role
-//! Config"). A role without a configuration has full access.
+//! What a role may do: Stratum's `P4RoleConfig`, the scheme that this switch agrees on with its
+//! controllers (P4Runtime, "Role Config"). A role without a configuration has full access.
 
 use prost::Message as _;
 use prost::bytes::Bytes;
@@ -56,7 +56,8 @@ impl Access {
         }))))
     }
 
-    /// An id that one of the two has for itself and the other has too. A role with full access is no rival.
+    /// An id that one of the two has for itself and the other has too. A role with full access is
+    /// no rival.
     pub(super) fn conflict(&self, other: &Self) -> Option<u32> {
         let (Self(Some(a)), Self(Some(b))) = (self, other) else { return None };
         let clash = |mine: &Limits, theirs: &Limits| {
@@ -94,7 +95,8 @@ impl Access {
             })
     }
 
-    /// Whether an entity is the role's. The packet replication engine has no P4Info id: it takes full access.
+    /// Whether an entity is the role's. The packet replication engine has no P4Info id: it takes
+    /// full access.
     pub(super) fn allows(&self, index: &Index, entity: &Kind) -> bool {
         if self.is_full() {
             return true;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC service: what each RPC checks, in the specification's order, and does.
 
-use super::connections::Peer;
 use super::outgoing::{self, Heard};
 use super::pace::{self, Pace};
+use super::peer::Peer;
 use super::pipeline_config::{self, Realm};
 use super::refusal::Refusal;
 use super::state::{Service, State};
@@ -53,7 +53,8 @@ impl Service {
                 let mut switch = self.switch();
                 let slice = pace.begin(&switch);
                 let now_ns = self.now_ns(&switch);
-                // Entries take effect with the next packet; only an idle time-out is worth waking the driver for.
+                // Entries take effect with the next packet; only an idle time-out is worth waking
+                // the driver for.
                 let due_ns = switch.poll_timeout();
                 let mut target = state.target(&mut switch, now_ns)?;
                 let left = request.updates.get(outcomes.len()..).unwrap_or_default();
@@ -107,7 +108,8 @@ impl Service {
         let now_ns = self.now_ns(&switch);
         let Some(current) = switch.pipeline() else { return Err(Refusal::no_pipeline().into()) };
         if running.config.p4_device_config == realm.config.p4_device_config {
-            // The same program under another P4Info or cookie: it goes on, packets in queues and all.
+            // The same program under another P4Info or cookie: it goes on, packets in queues and
+            // all.
             realm.ledger = std::mem::take(&mut running.ledger);
             drop(switch);
             state.running = Some(realm);
@@ -162,7 +164,8 @@ impl P4Runtime for Service {
         let due_ns = switch.poll_timeout();
         let mut target = state.target(&mut switch, now_ns)?;
         let outcomes = batch::all_or_none(&mut target, &access, &request.updates);
-        // Entries take effect with the next packet; only an idle time-out is worth waking the driver for.
+        // Entries take effect with the next packet; only an idle time-out is worth waking the
+        // driver for.
         let sooner = switch.poll_timeout() != due_ns;
         drop(switch);
         state.subscribe();
@@ -221,7 +224,8 @@ impl P4Runtime for Service {
             (_, Some(config)) => Some(config),
             (_, None) => return Err(Status::invalid_argument("the pipeline configuration is missing")),
         };
-        // Compiled beside everything else: others are answered meanwhile. Who was primary may be so no more.
+        // Compiled beside everything else: others are answered meanwhile. Who was primary may be so
+        // no more.
         let compiled = match config {
             Some(config) => Some(self.compiled(config).await?),
             None => None,

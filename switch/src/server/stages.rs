@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of a program's tables ingress looks at, and which egress: a batch is atomic for packets between the two only if it
-//! changes one side.
+//! Which of a program's tables ingress looks at, and which egress: a batch is atomic for packets
+//! between the two only if it changes one side.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the control plane knows beside the switch, and who may touch it.
 
-use super::Wake;
 use super::arbitration::Arbitration;
 use super::digests::Digests;
 use super::entities::{self, Target};
 use super::limits::Limits;
 use super::pipeline_config::Realm;
 use super::refusal::Refusal;
+use super::wake::Wake;
 use crate::engine::Pipeline;
 use crate::{SharedSwitch, Switch};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,8 @@ pub(super) struct State {
     pub(super) arbitration: Arbitration,
     /// What the switch runs.
     pub(super) running: Option<Realm>,
-    /// Verified and saved, to be committed: reads and writes go to it until then ("VERIFY_AND_SAVE").
+    /// Verified and saved, to be committed: reads and writes go to it until then
+    /// ("VERIFY_AND_SAVE").
     pub(super) saved: Option<(Realm, Pipeline)>,
     pub(super) digests: Digests,
     /// Counts what pipelines reads and writes have been about.
@@ -88,7 +89,8 @@ impl Service {
         Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id, limits, streams, loads }
     }
 
-    // A poisoned lock means that another thread panicked; entries are changed one by one, so the state is usable.
+    // A poisoned lock means that another thread panicked; entries are changed one by one, so the
+    // state is usable.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

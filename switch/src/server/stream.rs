@@ -14,7 +14,8 @@ use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 
 impl Service {
-    /// Serves a stream until it ends, or until a bid is refused, which ends it with the bid's error.
+    /// Serves a stream until it ends, or until a bid is refused, which ends it with the bid's
+    /// error.
     pub(super) async fn serve_stream(
         self,
         mut requests: Streaming<v1::StreamMessageRequest>,
@@ -36,7 +37,8 @@ impl Service {
             }
         };
         if let Some(status) = refused {
-            // The stream has no part in arbitration any more, however long its client takes to read this.
+            // The stream has no part in arbitration any more, however long its client takes to read
+            // this.
             outgoing.refuse(status).await;
         }
     }
@@ -48,7 +50,8 @@ impl Service {
         outgoing: &Outgoing,
         highest: u128,
     ) -> Result<(), tonic::Status> {
-        // "Stream Error Reporting": all but a bid is answered on the stream, if it is answered at all.
+        // "Stream Error Reporting": all but a bid is answered on the stream, if it is answered at
+        // all.
         let (refusal, details) = match request.update {
             Some(Sent::Arbitration(update)) => {
                 let bid = update.election_id.map_or(0, u128::from);
@@ -69,7 +72,8 @@ impl Service {
                 if !was_primary && state.arbitration.is_primary(stream) {
                     // What another primary has not acknowledged is news to this one.
                     state.digests.clear();
-                    // And what it has saved and not committed is not this one's to go on with: reads and writes are about what runs.
+                    // And what it has saved and not committed is not this one's to go on with:
+                    // reads and writes are about what runs.
                     if state.saved.take().is_some() {
                         state.generation += 1;
                     }

@@ -10,7 +10,8 @@ pub struct Tls {
     pub certificate: Vec<u8>,
     /// The certificate's private key.
     pub key: Vec<u8>,
-    /// Clients have to show a certificate that one of these has signed; without them they show none.
+    /// Clients have to show a certificate that one of these has signed; without them they show
+    /// none.
     pub client_ca: Option<Vec<u8>>,
 }
 

@@ -54,8 +54,8 @@ impl Pattern {
         Ok(self.nibbles.chunks(2).map(byte).collect())
     }
 
-    /// Half bytes at which a frame differs. A frame that goes on behind the pattern does not differ, unless the
-    /// pattern ends in `$`.
+    /// Half bytes at which a frame differs. A frame that goes on behind the pattern does not
+    /// differ, unless the pattern ends in `$`.
     pub fn differences(&self, frame: &[u8]) -> Vec<usize> {
         let got = nibbles(frame);
         let longer = self.nibbles.len().max(if self.exact { got.len() } else { 0 });

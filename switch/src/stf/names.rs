@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds what an STF file means by a name: BMv2's full name, or the end of one.
 
-use super::hint;
+use super::error::hint;
 use crate::engine::entity::KeyInfo;
 
 type Result<T> = std::result::Result<T, String>;
@@ -29,8 +29,8 @@ pub(super) fn find(kind: &str, asked: &str, names: &[String]) -> Result<usize> {
     }
 }
 
-/// The place of the key that a file means by `asked`: p4c's runner lets validity be called `valid` and a stack's
-/// element `stack$0`.
+/// The place of the key that a file means by `asked`: p4c's runner lets validity be called `valid`
+/// and a stack's element `stack$0`.
 pub(super) fn find_key(table: &str, asked: &str, keys: &[KeyInfo]) -> Result<usize> {
     let asked = unescaped(asked);
     let at = |name: &str| keys.iter().position(|key| key.name == name);

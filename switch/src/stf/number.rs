@@ -152,7 +152,8 @@ pub(super) fn match_value(text: &str, key: &KeyInfo) -> Result<MatchValue> {
                 });
             }
             let number = Bits::parse(text)?;
-            // p4c's runner: the mask is as long as the digits, what stands before them does not matter.
+            // p4c's runner: the mask is as long as the digits, what stands before them does not
+            // matter.
             let bits = number.fit(text, width, if number.sized { None } else { Some(false) })?;
             Ok(MatchValue::Ternary {
                 value: bytes(bits.iter().map(|bit| *bit == Some(true))),
@@ -180,7 +181,8 @@ fn prefix_digits(text: &str, width: u16) -> Result<u16> {
     if number.bits.iter().take(known).any(Option::is_none) {
         return Err(format!("{text}: in an lpm key every '*' stands behind the digits"));
     }
-    // A short number such as 0x1 for 12 bits is meant as a prefix of its own length; a longer one holds the field.
+    // A short number such as 0x1 for 12 bits is meant as a prefix of its own length; a longer one
+    // holds the field.
     Ok(u16::try_from(known.saturating_sub(number.bits.len().saturating_sub(usize::from(width))))
         .unwrap_or(width))
 }

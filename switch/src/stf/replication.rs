@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BMv2's replication tree (nodes, groups, mirroring sessions), kept as the engine's groups and sessions.
+//! BMv2's replication tree (nodes, groups, mirroring sessions), kept as the engine's groups and
+//! sessions.
 
 use std::collections::BTreeMap;
 
@@ -65,11 +66,6 @@ impl Tree {
         self.nodes.push(Node { instance, ports: ports.to_vec(), group: None });
     }
 
-    pub(super) fn update_node(&mut self, control: &mut Control, node: usize, ports: &[u16]) -> Result<()> {
-        self.node(node)?.ports = ports.to_vec();
-        self.update(control)
-    }
-
     pub(super) fn associate(&mut self, control: &mut Control, group: u16, node: usize) -> Result<()> {
         self.check_group(group)?;
         let place = self.node(node)?;
@@ -89,11 +85,6 @@ impl Tree {
     pub(super) fn mirror_to_group(&mut self, control: &mut Control, session: u16, group: u16) -> Result<()> {
         self.sessions.insert(session, Session::Group(group));
         self.update(control)
-    }
-
-    pub(super) fn delete_session(&mut self, control: &mut Control, session: u16) -> Result<()> {
-        self.sessions.remove(&session);
-        control.clone_session_delete(session).map_err(|error| error.message)
     }
 
     pub(super) fn describe_session(&self, session: u16) -> Result<String> {

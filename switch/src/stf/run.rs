@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::compare::{Mismatch, Pattern};
+use super::error::{StfError, hint};
 use super::names::{find, find_key};
 use super::number::{anything, match_value, plain};
 use super::replication::Tree;
 use super::script::{Call, Command, Condition, CounterIndex, MeterRate, Script, Statement};
-use super::{StfError, hint};
 use crate::device::Switch;
 use crate::engine::Control;
 use crate::engine::entity::{
@@ -23,7 +23,8 @@ type Result<T> = std::result::Result<T, String>;
 const STEP_NS: u64 = 1_000_000;
 /// Virtual time of a `wait`.
 const WAIT_NS: u64 = 1_000_000_000;
-/// Times that the switch may ask to be called for one packet: ends a program that recirculates for ever.
+/// Times that the switch may ask to be called for one packet: ends a program that recirculates for
+/// ever.
 const MOST_TURNS: usize = 64;
 
 /// What a `…_read` or `…_get` statement found.
@@ -138,23 +139,8 @@ impl Runner<'_> {
             Command::CheckCounter { counter, index, condition } => {
                 self.check_counter(line, counter, index, condition.as_ref())?;
             }
-            Command::MirroringAdd { .. }
-            | Command::MirroringAddMc { .. }
-            | Command::MirroringDelete { .. }
-            | Command::MirroringGet { .. }
-            | Command::McMgrpCreate { .. }
-            | Command::McNodeCreate { .. }
-            | Command::McNodeUpdate { .. }
-            | Command::McNodeAssociate { .. }
-            | Command::CounterRead { .. }
-            | Command::CounterWrite { .. }
-            | Command::RegisterRead { .. }
-            | Command::RegisterWrite { .. }
-            | Command::RegisterReset { .. }
-            | Command::MeterGetRates { .. }
-            | Command::MeterSetRates { .. }
-            | Command::MeterArraySetRates { .. } => {
-                if let Some(text) = self.direct(command)? {
+            other => {
+                if let Some(text) = self.direct(other)? {
                     self.outcome.readings.push(Reading { line, text });
                 }
             }
@@ -235,7 +221,8 @@ impl Runner<'_> {
                 *place = match_value(value, key).map_err(|what| format!("key {}: {what}", key.name))?;
             }
         }
-        // p4c's runner: larger wins, and tables that need no priority do not mind one. 0 is a priority there.
+        // p4c's runner: larger wins, and tables that need no priority do not mind one. 0 is a
+        // priority there.
         let ordered = info.keys.iter().any(|key| matches!(key.kind, MatchKind::Ternary | MatchKind::Range));
         let priority = match (ordered, priority) {
             (false, _) => 0,
@@ -341,25 +328,12 @@ fn direct(control: &mut Control, tree: &mut Tree, command: &Command) -> Result<O
     match command {
         Command::MirroringAdd { session, port } => tree.mirror_to_port(control, *session, *port)?,
         Command::MirroringAddMc { session, group } => tree.mirror_to_group(control, *session, *group)?,
-        Command::MirroringDelete { session } => tree.delete_session(control, *session)?,
         Command::MirroringGet { session } => {
             return Ok(Some(format!("mirroring session {session} = {}", tree.describe_session(*session)?)));
         }
         Command::McMgrpCreate { group } => tree.create_group(control, *group)?,
         Command::McNodeCreate { instance, ports } => tree.create_node(*instance, ports),
-        Command::McNodeUpdate { node, ports } => tree.update_node(control, *node, ports)?,
         Command::McNodeAssociate { group, node } => tree.associate(control, *group, *node)?,
-        Command::CounterRead { counter, index } => {
-            let name = named("counter", counter, control.counters().map(|(name, _)| name))?;
-            let CounterValue { packets, bytes } =
-                control.counter(&name, *index).map_err(|error| error.message)?;
-            return Ok(Some(format!("counter {name}[{index}] = {packets} packets, {bytes} bytes")));
-        }
-        Command::CounterWrite { counter, index, packets, bytes } => {
-            let name = named("counter", counter, control.counters().map(|(name, _)| name))?;
-            let value = CounterValue { packets: *packets, bytes: *bytes };
-            control.set_counter(&name, *index, value).map_err(|error| error.message)?;
-        }
         Command::RegisterRead { register, index } => {
             let name = named("register", register, control.registers().map(|(name, ..)| name))?;
             let value = control.register(&name, *index).map_err(|error| error.message)?;
@@ -398,15 +372,8 @@ fn direct(control: &mut Control, tree: &mut Tree, command: &Command) -> Result<O
                 control.set_meter(&name, index, Some(config)).map_err(|error| error.message)?;
             }
         }
-        // Not of the switch's command line: `execute` has dealt with these.
-        Command::Packet { .. }
-        | Command::Expect { .. }
-        | Command::NoPacket
-        | Command::Add { .. }
-        | Command::Remove(_)
-        | Command::SetDefault { .. }
-        | Command::CheckCounter { .. }
-        | Command::Wait => {}
+        // `execute` has dealt with the others.
+        _ => {}
     }
     Ok(None)
 }

@@ -3,7 +3,7 @@
 
 use super::compare::Pattern;
 use super::cursor::Cursor;
-use super::{StfError, hint};
+use super::error::{StfError, hint};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -102,9 +102,6 @@ pub enum Command {
         session: u16,
         group: u16,
     },
-    MirroringDelete {
-        session: u16,
-    },
     MirroringGet {
         session: u16,
     },
@@ -115,23 +112,9 @@ pub enum Command {
         instance: u16,
         ports: Vec<u16>,
     },
-    McNodeUpdate {
-        node: usize,
-        ports: Vec<u16>,
-    },
     McNodeAssociate {
         group: u16,
         node: usize,
-    },
-    CounterRead {
-        counter: String,
-        index: u64,
-    },
-    CounterWrite {
-        counter: String,
-        index: u64,
-        packets: u64,
-        bytes: u64,
     },
     RegisterRead {
         register: String,
@@ -160,7 +143,7 @@ pub enum Command {
     },
 }
 
-const KEYWORDS: [&str; 24] = [
+const KEYWORDS: [&str; 20] = [
     "packet",
     "expect",
     "no_packet",
@@ -171,14 +154,10 @@ const KEYWORDS: [&str; 24] = [
     "wait",
     "mirroring_add",
     "mirroring_add_mc",
-    "mirroring_delete",
     "mirroring_get",
     "mc_mgrp_create",
     "mc_node_create",
-    "mc_node_update",
     "mc_node_associate",
-    "counter_read",
-    "counter_write",
     "register_read",
     "register_write",
     "register_reset",
@@ -260,21 +239,12 @@ fn direct(at: &mut Cursor<'_>, word: &str, written: &str) -> Result<Command> {
     Ok(match word {
         "mirroring_add" => Command::MirroringAdd { session: session(at)?, port: at.integer("port")? },
         "mirroring_add_mc" => Command::MirroringAddMc { session: session(at)?, group: group(at)? },
-        "mirroring_delete" => Command::MirroringDelete { session: session(at)? },
         "mirroring_get" => Command::MirroringGet { session: session(at)? },
         "mc_mgrp_create" => Command::McMgrpCreate { group: group(at)? },
         "mc_node_create" => {
             Command::McNodeCreate { instance: at.integer("replica's instance")?, ports: ports(at)? }
         }
-        "mc_node_update" => Command::McNodeUpdate { node: at.integer("node")?, ports: ports(at)? },
         "mc_node_associate" => Command::McNodeAssociate { group: group(at)?, node: at.integer("node")? },
-        "counter_read" => Command::CounterRead { counter: at.qualified()?, index: index(at)? },
-        "counter_write" => Command::CounterWrite {
-            counter: at.qualified()?,
-            index: index(at)?,
-            packets: at.integer("number of packets")?,
-            bytes: at.integer("number of bytes")?,
-        },
         "register_read" => Command::RegisterRead { register: at.qualified()?, index: index(at)? },
         "register_write" => Command::RegisterWrite {
             register: at.qualified()?,

@@ -21,8 +21,8 @@ fn hit(entry: &HitEntry) -> Value {
     json!({ "handle": handle, "priority": priority, "member": member, "group": group })
 }
 
-/// One object: `packet`, `at_ns`, `event` and what the event has. Numbers of the program's fields are
-/// hexadecimal strings, as wide as the field.
+/// One object: `packet`, `at_ns`, `event` and what the event has. Numbers of the program's fields
+/// are hexadecimal strings, as wide as the field.
 pub fn to_json(record: &Record) -> Value {
     let (name, mut object) = match &record.event {
         Event::Received { port, length } => ("received", json!({ "port": port, "bytes": length })),

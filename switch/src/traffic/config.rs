@@ -20,7 +20,8 @@ pub(super) const CELL: u64 = 80;
 pub struct PortConfig {
     /// Line rate, bit/s; 0 serves at once, as BMv2 does.
     pub rate_bps: u64,
-    /// A queue takes no packet that would lift it above this many bytes, unless it has a limit of its own.
+    /// A queue takes no packet that would lift it above this many bytes, unless it has a limit of
+    /// its own.
     pub queue_limit_bytes: u64,
 }
 
@@ -36,8 +37,8 @@ pub enum Service {
     /// Before every queue of a lower number, and before all weighted ones.
     #[default]
     Strict,
-    /// What strict queues leave is shared by deficit round robin (Shreedhar and Varghese 1995) in proportion to the
-    /// weights of the queues that wait.
+    /// What strict queues leave is shared by deficit round robin (Shreedhar and Varghese 1995) in
+    /// proportion to the weights of the queues that wait.
     Weighted(NonZeroU8),
 }
 
@@ -48,7 +49,8 @@ pub struct QueueConfig {
     pub limit_bytes: Option<u64>,
     /// Strict or weighted.
     pub service: Service,
-    /// While others wait, the queue gets no more than this share of the line; what nobody else wants it may have.
+    /// While others wait, the queue gets no more than this share of the line; what nobody else
+    /// wants it may have.
     pub cap: Option<Share>,
     /// Dynamic threshold in the shared buffer.
     pub alpha: Option<Alpha>,
@@ -137,8 +139,9 @@ impl fmt::Display for Share {
     }
 }
 
-/// The factor of a dynamic threshold (Choudhury and Hahne 1998): a queue takes a packet while it holds less than `alpha`
-/// times what is free in the shared buffer. A ratio, so that comparisons are exact.
+/// The factor of a dynamic threshold (Choudhury and Hahne 1998): a queue takes a packet while it
+/// holds less than `alpha` times what is free in the shared buffer. A ratio, so that comparisons
+/// are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alpha {
     numerator: u32,

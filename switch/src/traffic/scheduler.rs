@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of a port's queues is served next: strict ones first, then the weighted ones, capped ones within their share.
+//! Which of a port's queues is served next: strict ones first, then the weighted ones, capped ones
+//! within their share.
 //!
 //! All sums are integers of bytes, so the order depends on nothing but the packets.
 
@@ -8,8 +9,8 @@ use super::config::{QUEUES, QueueConfig, Service};
 /// A weighted queue's turn grants this many bytes per unit of weight: an Ethernet frame.
 const QUANTUM: i64 = 1_518;
 
-/// A capped queue may be this far ahead of its share: a jumbo frame, so that a share is reached whatever the frames of the
-/// other queues, in bytes times 1,000.
+/// A capped queue may be this far ahead of its share: a jumbo frame, so that a share is reached
+/// whatever the frames of the other queues, in bytes times 1,000.
 const BURST: i64 = 9_234 * 1_000;
 
 /// One port's choice. Bit `n` of a set is queue `n`.
@@ -24,7 +25,8 @@ pub(super) struct Scheduler {
     turn: usize,
     /// The queue whose turn it is has had its quantum.
     granted: bool,
-    /// Per mille of the line; and what a capped queue is ahead of (below 0) or behind its share, in bytes times 1,000.
+    /// Per mille of the line; and what a capped queue is ahead of (below 0) or behind its share, in
+    /// bytes times 1,000.
     cap: [i64; QUEUES],
     credit: [i64; QUEUES],
     /// The last choice: others waited, and the queue was within its share.
@@ -95,7 +97,8 @@ impl Scheduler {
         self.credit = [BURST; QUEUES];
     }
 
-    /// The queue to serve, none when all are empty; `head` gives the length of a queue's first packet.
+    /// The queue to serve, none when all are empty; `head` gives the length of a queue's first
+    /// packet.
     pub(super) fn choose(&mut self, head: impl Fn(usize) -> u32) -> Option<usize> {
         let mut over = 0;
         if self.capped & self.backlog != 0 {
@@ -109,7 +112,8 @@ impl Scheduler {
         } else if within != 0 {
             self.take_turns(within, head)
         } else {
-            // All that wait have had their share, and nobody wants the rest: the one least ahead, the highest among equals.
+            // All that wait have had their share, and nobody wants the rest: the one least ahead,
+            // the highest among equals.
             queues(self.backlog).max_by_key(|&queue| self.credit[queue])?
         };
         self.contended = self.backlog & !bit(queue) != 0;
@@ -134,7 +138,8 @@ impl Scheduler {
         }
     }
 
-    /// Deficit round robin, from the highest queue down. A queue that is empty keeps nothing for later.
+    /// Deficit round robin, from the highest queue down. A queue that is empty keeps nothing for
+    /// later.
     fn take_turns(&mut self, among: u8, head: impl Fn(usize) -> u32) -> usize {
         loop {
             let queue = self.turn;

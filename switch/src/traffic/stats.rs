@@ -57,7 +57,8 @@ impl Count {
     }
 }
 
-/// Counters of one queue. `offered = enqueued + dropped` and `enqueued = dequeued + resident`, in packets and in bytes.
+/// Counters of one queue. `offered = enqueued + dropped` and `enqueued = dequeued + resident`, in
+/// packets and in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueStats {
     /// Packets taken in.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic manager against a model that keeps plain lists and works its times out with rational numbers.
+//! The traffic manager against a model that keeps plain lists and works its times out with rational
+//! numbers.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +14,8 @@ const LIMIT: u64 = 4_000;
 struct Model {
     rate_bps: u64,
     queues: [Vec<(u32, u32)>; QUEUES],
-    /// Start of the busy period and bytes sent in it: its line is free at `start + 8·10⁹·bytes / rate`.
+    /// Start of the busy period and bytes sent in it: its line is free at `start + 8·10⁹·bytes /
+    /// rate`.
     busy_since_ns: u64,
     busy_bytes: u64,
 }

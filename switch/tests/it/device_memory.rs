@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What queues take in memory. Each measurement runs in a process of its own, beside which nothing allocates.
+//! What queues take in memory. Each measurement runs in a process of its own, beside which nothing
+//! allocates.
 
 use crate::ladder_support::{Case, PROGRAM, cases, install};
 use std::process::Command;

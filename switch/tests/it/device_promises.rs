@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the P4 program promises about fairness, priority, paths and events, held against virtual time.
+//! What the P4 program promises about fairness, priority, paths and events, held against virtual
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,7 @@ fn switch() -> Switch {
     switch
 }
 
-/// Thresholds of both importances: where they cut deep, and where they drop.
+/// Thresholds of both importances: where they trim deeply, and where they drop.
 fn police(switch: &mut Switch, queue: u8, deep_at: [u128; 2], trim_drop_at: u128) {
     for (importance, deep_at) in (0..).zip(deep_at) {
         let key = [OUT.into(), queue.into(), importance].map(exact).to_vec();
@@ -62,7 +63,7 @@ fn police(switch: &mut Switch, queue: u8, deep_at: [u128; 2], trim_drop_at: u128
     }
 }
 
-/// `percent` of the line for cut packets, in the table's units.
+/// `percent` of the line for trimmed packets, in the table's units.
 fn cap(switch: &mut Switch, percent: u64, burst: u64) {
     let rate = RATE / 8 * percent / 100 * 1_024 / 1_000_000;
     let action = direct("Ingress.trim_cap.set_cap", &[rate.into(), burst.into()]);
@@ -86,7 +87,8 @@ fn frame(dscp: u8, important: bool, to: [u8; 4], source_port: u16, length: usize
 /// What left, in bytes, by DSCP.
 type Sent = BTreeMap<u8, u64>;
 
-/// Offers `overload` times the line rate for `duration_ns`, frames in turn; counts what has left by the end of it.
+/// Offers `overload` times the line rate for `duration_ns`, frames in turn; counts what has left by
+/// the end of it.
 fn overload(switch: &mut Switch, frames: &[Vec<u8>], overload: u64, duration_ns: u64) -> Sent {
     let (mut sent, mut now_ns) = (Sent::new(), 0);
     for frame in frames.iter().cycle() {
@@ -150,7 +152,8 @@ fn a_cap_holds_for_packets_cut_upstream_too() {
 
 #[test]
 fn an_idle_port_owes_nothing_however_long_it_was_idle() {
-    // 2^20 µs is where the token bucket stops to multiply, 2^32 µs where 32 bits would have wrapped.
+    // 2^20 µs is where the token bucket stops to multiply, 2^32 µs where 32 bits would have
+    // wrapped.
     for idle_ns in [1_000_000_u64, (1 << 20) * 1_000 - 1, (1 << 20) * 1_000, ((1 << 32) + 5) * 1_000] {
         let mut switch = switch();
         police(&mut switch, TRIM_QUEUE, [1 << 20; 2], 100_000);
@@ -175,20 +178,23 @@ fn less_important_packets_are_cut_first() {
     let mut switch = switch();
     police(&mut switch, FRONT.1, [6_000, 60_000], 1 << 20);
     let [less, more] = [false, true].map(|important| frame(FRONT.0, important, [10, 1, 0, 1], 5, WHOLE));
-    // Twice the line: if all less important ones are cut, what is left fits.
-    let mut cut = [0_u64; 2];
+    // Twice the line: if all less important ones are trimmed, what is left fits.
+    let mut trimmed = [0_u64; 2];
     let mut offered = 0;
     for (turn, now_ns) in (0..4_000).zip((0..).step_by(WHOLE * 4)) {
         switch.handle_frame(now_ns, 1, if turn % 2 == 0 { &less } else { &more });
         offered += 1;
         while let Some(sent) = switch.poll_transmit() {
             if sent.frame[15] >> 2 == TRIMMED {
-                cut[usize::from(sent.frame[15] & 3 != 0)] += 1;
+                trimmed[usize::from(sent.frame[15] & 3 != 0)] += 1;
             }
         }
     }
-    assert!(cut[0] > offered / 2 * 9 / 10, "nearly all less important ones are cut: {cut:?} of {offered}");
-    assert!(cut[1] < offered / 2 / 10, "hardly any important one: {cut:?} of {offered}");
+    assert!(
+        trimmed[0] > offered / 2 * 9 / 10,
+        "nearly all less important ones are trimmed: {trimmed:?} of {offered}"
+    );
+    assert!(trimmed[1] < offered / 2 / 10, "hardly any important one: {trimmed:?} of {offered}");
 }
 
 #[test]
@@ -233,7 +239,7 @@ fn offered_is_admitted_cut_or_dropped_whatever_the_traffic() {
     switch.handle_timeout(now_ns);
     while switch.poll_transmit().is_some() {}
 
-    let mut cut = 0;
+    let mut trimmed = 0;
     for (queue, offered) in offered {
         let names = ["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"];
         let counts = names.map(|name| counter(&mut switch, &format!("Ingress.{name}"), queue));
@@ -243,12 +249,12 @@ fn offered_is_admitted_cut_or_dropped_whatever_the_traffic() {
         if queue != TRIM_QUEUE {
             assert_eq!(counter(&mut switch, "Egress.transmitted", queue), counts[0], "queue {queue}");
         }
-        cut += counts[1].0;
+        trimmed += counts[1].0;
     }
     let (heads, _) = counter(&mut switch, "Egress.transmitted", TRIM_QUEUE);
     let (upstream, _) = counter(&mut switch, "Ingress.admitted", TRIM_QUEUE);
-    assert!(cut > 500 && upstream > 500, "the mix reaches every rung: {cut}, {upstream}");
-    assert_eq!(heads, cut + upstream);
+    assert!(trimmed > 500 && upstream > 500, "the mix reaches every rung: {trimmed}, {upstream}");
+    assert_eq!(heads, trimmed + upstream);
 }
 
 #[test]
@@ -258,7 +264,8 @@ fn a_queue_says_once_that_it_starts_to_cut_and_once_that_it_stops() {
     let packet = frame(FRONT.0, true, [10, 1, 0, 1], 5, WHOLE);
     let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     let mut events = Vec::new();
-    // Bursts of twenty packets every millisecond: each makes the queue cut, and the next one finds it empty.
+    // Bursts of twenty packets every millisecond: each makes the queue trim, and the next one finds
+    // it empty.
     for now_ns in (0..3).map(|burst| burst * 1_000_000) {
         for _ in 0..20 {
             switch.handle_frame(now_ns, 1, &packet);

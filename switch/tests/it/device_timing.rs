@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The switch as a sans-IO machine: time runs forwards whatever the caller's delay, and floods are bounded.
+//! The switch as a sans-IO machine: time runs forwards whatever the caller's delay, and floods are
+//! bounded.
 
 use crate::engine_support::{call, direct, entry, exact, lpm};
 use trimwire_switch::engine::entity::ActionSpec;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bursts that a sender left to its interface, or that the kernel put together: a switch sees the packets that they are.
+//! Bursts that a sender left to its interface, or that the kernel put together: a switch sees the
+//! packets that they are.
 
 use crate::burst_support::recipe::{Burst, Recipe};
 use crate::burst_support::{Sender, offloads_off};
@@ -69,7 +70,7 @@ fn bursts_become_the_frames_that_the_kernel_would_have_made_of_them() {
     if !enter_namespace("driver_bursts: the kernel's frames") {
         return;
     }
-    // Pair 0 takes bursts as they are, pair 1 has the kernel cut them up before they leave.
+    // Pair 0 takes bursts as they are, pair 1 has the kernel split them before they leave.
     veth_pairs(2);
     for interface in ["h0", "s0", "h1", "s1"] {
         ip(&format!("link set {interface} mtu 9200"));
@@ -108,7 +109,7 @@ fn bursts_become_the_frames_that_the_kernel_would_have_made_of_them() {
         (bursts, frames) = (bursts + 1, frames + count);
     }
     assert_eq!(oracle.receive(50), None);
-    assert!(frames > 5 * bursts, "{frames} frames of {bursts} bursts: nothing was cut up");
+    assert!(frames > 5 * bursts, "{frames} frames of {bursts} bursts: nothing was split");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The driver on veth pairs: what goes in comes out, at the configured rate, whatever happens to the interfaces.
+//! The driver on veth pairs: what goes in comes out, at the configured rate, whatever happens to
+//! the interfaces.
 
 use crate::driver_support::{Running, Wire, enter_namespace, ip, now, until, veth_pairs};
 use crate::ladder_support::{Case, PROGRAM, apply, cases, install, take_counts};
@@ -310,7 +311,8 @@ fn a_checksum_left_to_the_interface_is_computed() {
         return;
     }
     let running = Running::start(switch(PortConfig::default()), veth_pairs(2));
-    // A local UDP sender: on veth its checksum is left undone, and the frame says so only beside its bytes.
+    // A local UDP sender: on veth its checksum is left undone, and the frame says so only beside
+    // its bytes.
     ip("address add 10.0.0.1/24 dev h0");
     ip("route add 10.0.1.0/24 via 10.0.0.2");
     ip("neighbour add 10.0.0.2 lladdr 02:00:00:00:00:01 dev h0");

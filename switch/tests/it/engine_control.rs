@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control plane is told what is wrong, in words and with the code that P4Runtime wants, and nothing changes.
+//! The control plane is told what is wrong, in words and with the code that P4Runtime wants, and
+//! nothing changes.
 
 use crate::engine_support::{call, direct, entry, exact, load, lpm, program, range, ternary};
 use trimwire_switch::engine::entity::{

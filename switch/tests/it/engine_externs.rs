@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Externs and what happens between the pipelines: `externs.p4` does what the frame's first byte says.
+//! Externs and what happens between the pipelines: `externs.p4` does what the frame's first byte
+//! says.
 
 use crate::engine_support;
 use crate::engine_support::{forward, ingress, load};
@@ -221,7 +222,8 @@ fn egress_sees_the_clock_and_the_queue_in_microseconds() {
     assert_eq!(report.queue, [6000, 11, 1500, 12]);
 }
 
-/// The program with another algorithm where it has crc16: p4c writes none that v1model does not name, BMv2 takes them.
+/// The program with another algorithm where it has crc16: p4c writes none that v1model does not
+/// name, BMv2 takes them.
 fn hashing_with(algorithm: &str) -> Pipeline {
     let json = String::from_utf8(engine_support::program("externs")).unwrap();
     let json = json.replacen("\"algo\" : \"crc16\"", &format!("\"algo\" : \"{algorithm}\""), 1);

@@ -12,7 +12,8 @@ fn load(name: &str) -> Pipeline {
     Pipeline::load(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// `tests/programs/flow.p4` with entries for counts 1 and 2; they time out `timeout_ns` after `now_ns`.
+/// `tests/programs/flow.p4` with entries for counts 1 and 2; they time out `timeout_ns` after
+/// `now_ns`.
 fn with_entries(timeout_ns: u64, now_ns: u64) -> Pipeline {
     let mut pipeline = load("flow");
     for count in 1..=2 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a table's key is made of, as BMv2 makes it: a table that sends what hits it to port 4, everything else to port 3.
+//! What a table's key is made of, as BMv2 makes it: a table that sends what hits it to port 4,
+//! everything else to port 3.
 
 use crate::engine_support::smallest::{assign, field, header, number, primitive, program, send_to};
 use crate::engine_support::{direct, entry, exact, forward, lpm, ternary};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loading programs: everything p4c makes of our test programs loads; what does not is refused by name.
+//! Loading programs: everything p4c makes of our test programs loads; what does not is refused by
+//! name.
 use trimwire_switch::engine::Pipeline;
 
 #[test]

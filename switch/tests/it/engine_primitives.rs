@@ -87,7 +87,8 @@ fn a_header_without_an_egress_port_is_left_as_it_is() {
     );
 }
 
-/// The program with more header types, headers behind `bytes` in the packet, parser operations and other members.
+/// The program with more header types, headers behind `bytes` in the packet, parser operations and
+/// other members.
 fn program_with(
     ingress: &[Value],
     types: &[Value],
@@ -122,7 +123,8 @@ fn sent(root: &Value, frame: &[u8]) -> Vec<u8> {
     sent.remove(0).1
 }
 
-/// A header of a byte and as many bytes as the frame's first byte says, and an instance that is not in the packet.
+/// A header of a byte and as many bytes as the frame's first byte says, and an instance that is not
+/// in the packet.
 fn variable(ingress: &[Value]) -> Value {
     let kind = json!({"name": "variable_t", "id": 3, "fields": [["length", 8, false], ["data", "*", false]], "max_length": 9});
     let bits = json!({"op": "<<", "left": field("bytes", "first"), "right": number(3)});

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Small programs, one per group of constructs, do on our engine what they do on BMv2: random entries and frames, the
-//! same frames, counters, digests and packet-ins.
+//! Small programs, one per group of constructs, do on our engine what they do on BMv2: random
+//! entries and frames, the same frames, counters, digests and packet-ins.
 //!
-//! What BMv2 1.15.5 did is recorded in `programs/recorded/`, so that the comparison runs without it. Where
-//! `simple_switch_grpc` is installed, BMv2 is asked again, and `TRIMWIRE_RECORD_BMV2=1 cargo test -p trimwire-switch
-//! --test it engine_programs::` writes the recordings anew. `make p4` compiles the programs.
+//! What BMv2 1.15.5 did is recorded in `programs/recorded/`, so that the comparison runs without
+//! it. Where `simple_switch_grpc` is installed, BMv2 is asked again, and `TRIMWIRE_RECORD_BMV2=1
+//! cargo test -p trimwire-switch --test it engine_programs::` writes the recordings anew. `make p4`
+//! compiles the programs.
 
 mod cases;
 mod entries;

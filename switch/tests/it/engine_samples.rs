@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Samples of cut packets, by which a controller knows whose traffic a queue cuts (`p4/bmv2/cut_samples.p4`).
+//! Samples of cut packets, by which a controller knows whose traffic a queue cuts
+//! (`p4/bmv2/cut_samples.p4`).
 
 use std::net::Ipv6Addr;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine on our own program: a congested queue cuts packets to frames that any IP stack accepts, and the
-//! counters add up.
+//! The engine on our own program: a congested queue trims packets to frames that any IP stack
+//! accepts, and the counters add up.
 
 use std::collections::BTreeMap;
 
@@ -134,7 +134,7 @@ fn a_congested_queue_cuts_to_a_frame_that_every_stack_accepts() {
             fill(&mut pipeline, filled);
             let packet = ingress(&mut pipeline, 0, 1, &frame).remove(0);
             assert_eq!(u64::from(packet.queue), TRIM);
-            assert_eq!(packet.length, u32::from(size), "the traffic manager is told the cut length");
+            assert_eq!(packet.length, u32::from(size), "the traffic manager is told the trimmed length");
             assert_eq!(occupancy(&mut pipeline, TRIM), u64::from(size));
             let sent = leave(&mut pipeline, packet);
             assert_eq!(sent.len(), usize::from(size));
@@ -163,7 +163,8 @@ fn a_congested_queue_cuts_to_a_frame_that_every_stack_accepts() {
     }
 }
 
-/// Leaves at `dequeued_us` with `left` packets behind it in its queue, of those that the traffic manager knows.
+/// Leaves at `dequeued_us` with `left` packets behind it in its queue, of those that the traffic
+/// manager knows.
 fn leave_at(pipeline: &mut Pipeline, packet: Enqueue, dequeued_us: u64, left: u32) {
     let meta = QueueMetadata {
         enq_timestamp_ns: 0,
@@ -180,7 +181,8 @@ fn what_enters_while_the_last_packet_leaves_is_not_forgotten() {
     let mut pipeline = pipeline();
     let frame = ipv4(1426);
     let first = ingress(&mut pipeline, 1_000_000, 1, &frame).remove(0);
-    // BMv2 took the first off its queue at 2,000 µs; before its egress pipeline runs, ingress adds another.
+    // BMv2 took the first off its queue at 2,000 µs; before its egress pipeline runs, ingress adds
+    // another.
     let second = ingress(&mut pipeline, 2_001_000, 1, &frame).remove(0);
     leave_at(&mut pipeline, first, 2_000, 0);
     assert_eq!(occupancy(&mut pipeline, CLASS), frame.len() as u64);
@@ -232,8 +234,8 @@ fn who_looks_every_eight_seconds_misses_no_peak() {
     let mut pipeline = pipeline();
     let frame = ipv4(1426);
     let bytes = frame.len() as u64;
-    // Packets that are in the queue together, at the end of a window, and each alone in others; then a long silence, and the clock's 32
-    // bits of microseconds wrap round.
+    // Packets that are in the queue together, at the end of a window, and each alone in others;
+    // then a long silence, and the clock's 32 bits of microseconds wrap round.
     let wrap = (1 << 32) * 1_000;
     let bursts = [
         (0, 1),
@@ -280,7 +282,8 @@ fn paths(seed: u128) -> Vec<u16> {
         .collect()
 }
 
-/// Of the flows that the first switch sends one way, the largest share that the second sends one way.
+/// Of the flows that the first switch sends one way, the largest share that the second sends one
+/// way.
 fn largest_share(first: &[u16], second: &[u16]) -> f64 {
     let mut taken = BTreeMap::<(u16, u16), f64>::new();
     let mut all = BTreeMap::<u16, f64>::new();
@@ -323,8 +326,8 @@ fn what_is_offered_is_admitted_cut_or_dropped() {
     let names = ["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"];
     let counts = names.map(|name| count(&format!("Ingress.{name}")));
     assert_eq!(counts.iter().sum::<u64>(), offered);
-    // 1,468-byte frames up to 6,000 bytes queued, then cuts to 412 bytes up to 2,000 in the trim queue, then whole ones again
-    // until 40,000 bytes are queued.
+    // 1,468-byte frames up to 6,000 bytes queued, then trims to 412 bytes up to 2,000 in the trim
+    // queue, then whole ones again until 40,000 bytes are queued.
     assert_eq!(counts, [28, 5, 31, 0, 0]);
     assert_eq!(queued.len(), 33);
     for packet in queued {
@@ -341,7 +344,7 @@ fn what_is_offered_is_admitted_cut_or_dropped() {
 fn a_head_and_a_length_fare_as_the_whole_frame_does() {
     let (mut whole, mut heads) = (pipeline(), pipeline());
     let (mut of_whole, mut of_heads) = (Vec::new(), Vec::new());
-    // Admitted, cut and dropped: over IPv4 and IPv6, shorter than a head and longer.
+    // Admitted, trimmed and dropped: over IPv4 and IPv6, shorter than a head and longer.
     for number in 0..64 {
         let frame = match number % 4 {
             0 => ipv6(1_406),
@@ -353,7 +356,7 @@ fn a_head_and_a_length_fare_as_the_whole_frame_does() {
         heads.ingress_head(number * 1_000, 1, head, frame.len(), &mut of_heads);
         assert_eq!(of_whole.len(), of_heads.len(), "frame {number}");
     }
-    assert!(of_whole.len() > 20 && of_whole.len() < 64, "{} of 64 were admitted or cut", of_whole.len());
+    assert!(of_whole.len() > 20 && of_whole.len() < 64, "{} of 64 were admitted or trimmed", of_whole.len());
     for (ours, theirs) in of_heads.into_iter().zip(of_whole) {
         assert_eq!((ours.port, ours.queue, ours.length), (theirs.port, theirs.queue, theirs.length));
         let leave = |pipeline: &mut Pipeline, packet| match pipeline.egress(
@@ -393,7 +396,8 @@ fn what_cannot_be_routed_is_dropped_and_counted() {
 #[test]
 fn pipelines_that_share_buffers_send_what_each_sends_alone() {
     let ours = program();
-    // A program of the same shape that takes two hops off: 255 is added, in eight bits, and their mask.
+    // A program of the same shape that takes two hops off: 255 is added, in eight bits, and their
+    // mask.
     let parts: Vec<&str> = ours.split("\"0xff\"").collect();
     let [a, b, c, d, e] = parts[..] else {
         panic!("{} parts: not the program that this test knows", parts.len())

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is read from strangers, starting from something valid and damaging it: programs, frames, STF files, updates.
+//! What is read from strangers, starting from something valid and damaging it: programs, frames,
+//! STF files, updates.
 //!
-//! Nothing may panic, abort or go on for ever, whatever comes; and an update that is refused leaves no trace. The runs of every
-//! test are the same each time. `TRIMWIRE_FUZZ_RUNS=N` runs each target N times as often, and `TRIMWIRE_FUZZ_SEED=S` others;
-//! `TRIMWIRE_FUZZ_CORPUS=1` writes the shortest input of each kind that was met to `tests/corpus`.
+//! Nothing may panic, abort or go on for ever, whatever comes; and an update that is refused leaves
+//! no trace. The runs of every test are the same each time. `TRIMWIRE_FUZZ_RUNS=N` runs each target
+//! N times as often, and `TRIMWIRE_FUZZ_SEED=S` others; `TRIMWIRE_FUZZ_CORPUS=1` writes the
+//! shortest input of each kind that was met to `tests/corpus`.
 
 use crate::fuzz_support::{
     Bend, Dice, Finds, alike, corpus, damaged, files, forward, kind_of, of_hex, programs, runs, to_hex, ways,

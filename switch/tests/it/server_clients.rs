@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4runtime-shell and finsy, as PyPI has them, drive the switch's own binary: pipeline, entries, counters, packets, digests, idle
-//! entries, roles, TLS. What they do is in `clients/*.py`.
+//! p4runtime-shell and finsy, as PyPI has them, drive the switch's own binary: pipeline, entries,
+//! counters, packets, digests, idle entries, roles, TLS. What they do is in `clients/*.py`.
 //!
-//! The virtual environments are made once, in the target folder. Without Python, pip or a network the tests are skipped,
-//! loudly; with TRIMWIRE_REQUIRE_CLIENTS set that is a failure.
+//! The virtual environments are made once, in the target folder. Without Python, pip or a network
+//! the tests are skipped, loudly; with TRIMWIRE_REQUIRE_CLIENTS set that is a failure.
 
 use crate::tls_support::Authority;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

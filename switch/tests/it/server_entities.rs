@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Multicast groups, clone sessions, meters, direct resources, packets and hostile requests over P4Runtime, by the project's
-//! client over loopback.
+//! Multicast groups, clone sessions, meters, direct resources, packets and hostile requests over
+//! P4Runtime, by the project's client over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -329,14 +329,14 @@ async fn no_request_however_odd_stops_the_server() {
 async fn a_clone_session_cuts_its_copies_and_chooses_their_queue() {
     let (switch, server) = start(None);
     let (client, _) = primary(&server, EXTERNS).await;
-    let cut = v1::CloneSessionEntry {
+    let trimmed = v1::CloneSessionEntry {
         session_id: 5,
         replicas: vec![replica(30, 0)],
         class_of_service: 3,
         packet_length_bytes: 70,
     };
-    write(&client, insert(cut.clone())).await.unwrap();
-    assert_eq!(client.read(vec![session(0, &[])]).await.unwrap(), [Entity::from(cut.clone())]);
+    write(&client, insert(trimmed.clone())).await.unwrap();
+    assert_eq!(client.read(vec![session(0, &[])]).await.unwrap(), [Entity::from(trimmed.clone())]);
     // The first byte asks for a clone, in ingress and in egress; egress adds 37 bytes to 64.
     for (at_ns, operation) in [(1, 7), (2, 22)] {
         let mut frame = vec![0; 64];
@@ -352,6 +352,6 @@ async fn a_clone_session_cuts_its_copies_and_chooses_their_queue() {
     let queued = |queue| switch.lock().unwrap().queue_stats(30, queue).dequeued_packets;
     assert_eq!((queued(0), queued(3)), (0, 2));
     let error =
-        write(&client, modify(v1::CloneSessionEntry { class_of_service: 8, ..cut })).await.unwrap_err();
+        write(&client, modify(v1::CloneSessionEntry { class_of_service: 8, ..trimmed })).await.unwrap_err();
     assert!(error.contains("INVALID_ARGUMENT") && error.contains("class_of_service 8"), "{error}");
 }

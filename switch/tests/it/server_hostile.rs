@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What strangers on P4Runtime's socket cost a switch: memory of the process, and frames that it forwards meanwhile.
+//! What strangers on P4Runtime's socket cost a switch: memory of the process, and frames that it
+//! forwards meanwhile.
 //!
-//! Each test runs the command as a process of its own, so that what is measured is the switch's memory and nobody else's.
+//! Each test runs the command as a process of its own, so that what is measured is the switch's
+//! memory and nobody else's.
 
 use crate::driver_support::{Wire, enter_namespace, ip, now, veth_pairs};
 use crate::hostile_support::*;
@@ -237,7 +239,8 @@ async fn a_program_of_very_many_conditions_loads_in_time_that_grows_with_it() {
     serves(&victim).await;
 }
 
-/// Beside a stranger that does all of it at once, frames pass: none is lost at a rate that leaves the machine idle.
+/// Beside a stranger that does all of it at once, frames pass: none is lost at a rate that leaves
+/// the machine idle.
 #[test]
 fn frames_pass_beside_strangers() {
     if !enter_namespace("server_hostile: forwarding") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a client may cost: hostile ones, and honest ones that ask for much, beside others who go on.
+//! What a client may cost: hostile ones, and honest ones that ask for much, beside others who go
+//! on.
 
 use crate::server_support::*;
 use prost::Message as _;

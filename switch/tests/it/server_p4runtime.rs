@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The P4Runtime server, spoken to by the project's client over loopback, with the committed program.
+//! The P4Runtime server, spoken to by the project's client over loopback, with the committed
+//! program.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};

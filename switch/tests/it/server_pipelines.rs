@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SetForwardingPipelineConfig and GetForwardingPipelineConfig: saving, committing, reconciling, cookies.
+//! SetForwardingPipelineConfig and GetForwardingPipelineConfig: saving, committing, reconciling,
+//! cookies.
 
 use crate::server_support::*;
 use trimwire_p4runtime::client::Role;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must not hurt the server: clients that vanish or do not read, floods, full tables, failed batches of any size, and bytes
-//! without any meaning.
+//! What must not hurt the server: clients that vanish or do not read, floods, full tables, failed
+//! batches of any size, and bytes without any meaning.
 
 use crate::server_support::*;
 use proptest::prelude::*;
@@ -18,7 +18,8 @@ async fn a_client_that_vanishes_leaves_its_place_to_others() {
     let bench = Bench::new().await;
     let mut second = connect(&bench.server).await;
     let backup = second.arbitrate(DEVICE, 0, Role::default()).await.unwrap();
-    // The connection of a primary with a higher id breaks in the middle of a frame, as a killed process leaves it.
+    // The connection of a primary with a higher id breaks in the middle of a frame, as a killed
+    // process leaves it.
     let mut stub = stub(&bench.server).await;
     let mut stream = RawStream::open(&mut stub).await;
     let election_id = Some(9_u128.into());
@@ -285,7 +286,7 @@ proptest! {
 
     #[test]
     fn any_pipeline_config_is_answered(
-        bytes in prop::collection::vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>(),
+        bytes in prop::collection::vec(any::<u8>(), 0..200), end in any::<prop::sample::Index>(),
         flip in any::<prop::sample::Index>(), action in 0_i32..7,
     ) {
         run(async |bench| {
@@ -294,11 +295,11 @@ proptest! {
             let mut flipped = json.clone();
             flipped[flip.index(json.len())] ^= 0x15;
             let mut info = p4info.encode_to_vec();
-            let at = cut.index(info.len());
+            let at = end.index(info.len());
             info[at] ^= 0x55;
             for (p4info, p4_device_config) in [
                 (Some(p4info.clone()), bytes.clone()),
-                (Some(p4info.clone()), json[..cut.index(json.len())].to_vec()),
+                (Some(p4info.clone()), json[..end.index(json.len())].to_vec()),
                 (Some(p4info), flipped),
                 (Some(decoded(&bytes)), json.clone()),
                 (Some(decoded(&info)), json.clone()),

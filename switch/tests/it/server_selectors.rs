@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Action profiles and selectors over P4Runtime: one-shot action sets, watch ports, and the two ways of programming that do not
-//! mix.
+//! Action profiles and selectors over P4Runtime: one-shot action sets, watch ports, and the two
+//! ways of programming that do not mix.
 
 use crate::server_support::*;
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stream: arbitration between connected controllers, roles, packet-ins, digests, stream errors.
+//! The stream: arbitration between connected controllers, roles, packet-ins, digests, stream
+//! errors.
 
 use crate::server_support::*;
 use prost::Message as _;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Table entries over P4Runtime: what MODIFY keeps and resets, direct resources, metadata, default and constant entries, filters,
-//! full tables, idle time-outs.
+//! Table entries over P4Runtime: what MODIFY keeps and resets, direct resources, metadata, default
+//! and constant entries, filters, full tables, idle time-outs.
 
 use crate::server_support::*;
 use std::slice;
@@ -104,7 +104,8 @@ async fn direct_counters_and_meters_are_entities_of_their_own() {
     assert_eq!(bench.read(meter(None)).await, [Entity::from(meter(Some(rates(1, 2))))]);
     bench.write(modify(meter(None))).await.unwrap();
     assert_eq!(bench.read(meter(None)).await, [Entity::from(meter(None))]);
-    // All of a table, and all of all tables; the constant entries of another table have counters too.
+    // All of a table, and all of all tables; the constant entries of another table have counters
+    // too.
     let of_table = TableEntry { table_id: entry.table_id, ..TableEntry::default() };
     let all = |table_entry| v1::DirectCounterEntry { table_entry: Some(table_entry), data: None };
     assert_eq!(bench.read(all(of_table)).await.len(), 1);
@@ -222,7 +223,8 @@ async fn a_default_entry_counts_and_meters_what_misses() {
     assert_eq!(read.meter_counter_data, Some(colors(1, 1, 1)));
     let bare = TableEntry { counter_data: None, meter_config: None, ..default.clone() };
     assert_eq!(bench.rows(bare.clone()).await, slice::from_ref(&bare), "only what is asked for");
-    // The resources alone, and their wildcard, which leaves the default entry out as that of entries does.
+    // The resources alone, and their wildcard, which leaves the default entry out as that of
+    // entries does.
     let counter = |data| v1::DirectCounterEntry { table_entry: Some(bare.clone()), data };
     assert_eq!(bench.read(counter(None)).await, [Entity::from(counter(Some(count(6, 348))))]);
     bench.write(modify(counter(Some(count(1, 1))))).await.unwrap();

@@ -87,7 +87,8 @@ async fn connected(server: &ServerHandle, ca: &Authority, identity: &Pem) -> Cli
     Client::connect_with(&server.local_addr().to_string(), options).await.unwrap()
 }
 
-/// Whoever has a certificate of the authority is let in: another switch, and whoever may only look. What they may do, their names say.
+/// Whoever has a certificate of the authority is let in: another switch, and whoever may only look.
+/// What they may do, their names say.
 #[tokio::test]
 async fn who_may_write_and_read_and_how_high_it_bids_is_its_certificate_s_name() {
     let ca = Authority::new("ca");

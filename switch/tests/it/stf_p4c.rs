@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `p4c.py`, which runs p4c's packet tests on the command: what it makes of each kind of program, in a checkout of ours.
+//! `p4c.py`, which runs p4c's packet tests on the command: what it makes of each kind of program,
+//! in a checkout of ours.
 //!
 //! The compiler there takes a program's second line for its output, or fails where there is none.
 

@@ -15,7 +15,7 @@ fn switch(queue_limit_bytes: u64) -> Switch {
 }
 
 #[test]
-fn the_trace_of_a_cut_packet_tells_states_tables_queue_and_cut() {
+fn the_trace_of_a_trimmed_packet_tells_states_tables_queue_and_trim() {
     let mut switch = switch(1 << 20);
     switch.set_tracing(true);
     let cases = cases();
@@ -55,8 +55,8 @@ fn the_trace_of_a_cut_packet_tells_states_tables_queue_and_cut() {
     let argument = |name| &arguments.iter().find(|field| field.name == name).unwrap().value;
     assert_eq!((argument("deep_at"), argument("deep_size")), (&vec![0], &vec![frame.len() as u8]));
 
-    let cut = Event::Truncated { from: case.frame.len(), to: frame.len() };
-    assert!(records.iter().any(|record| record.event == cut), "{records:#?}");
+    let trim = Event::Truncated { from: case.frame.len(), to: frame.len() };
+    assert!(records.iter().any(|record| record.event == trim), "{records:#?}");
     // The trim queue.
     assert!(records.iter().any(|record| matches!(record.event, Event::Enqueued { queue: 6, .. })));
     for record in &records {

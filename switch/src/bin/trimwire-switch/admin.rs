@@ -66,8 +66,8 @@ enum Command {
         #[arg(long, value_parser = size)]
         queue_limit: Option<u64>,
     },
-    /// Configure a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO. Other settings
-    /// return to their defaults.
+    /// Configure a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO. Other
+    /// settings return to their defaults.
     Queue {
         /// Queue and settings, such as 6,cap=50% or 3/0,weight=4.
         #[arg(value_parser = queue_flag)]
@@ -75,7 +75,8 @@ enum Command {
     },
     /// Change who is primary over P4Runtime.
     Arbitration {
-        /// Forget election ids of controllers that are gone. The highest of those that are connected is primary.
+        /// Forget election ids of controllers that are gone. The highest of those that are
+        /// connected is primary.
         #[arg(long, required = true)]
         reset: bool,
         /// Reset this role alone. The empty name is the default role's.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The words of the command line, after `simple_switch_grpc`: general options, then target options behind `--`; or a command.
+//! The words of the command line, after `simple_switch_grpc`: general options, then target options
+//! behind `--`; or a command.
 
 use crate::admin::AdminArguments;
-use crate::bench::BenchArguments;
 use crate::pages::{Completions, Man};
 use crate::stf::StfArguments;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -10,9 +10,8 @@ use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use trimwire_switch::config::quantity::{rate, size};
-use trimwire_switch::config::{QueueFlag, queue_flag};
 use trimwire_switch::driver::Attachment;
-use trimwire_switch::traffic::DepthUnit;
+use trimwire_switch::trace::TraceFormat;
 
 /// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
 pub(crate) const DROP_PORT: u16 = 511;
@@ -57,17 +56,7 @@ pub(crate) struct Arguments {
     /// Most bytes that one queue holds, such as 512KiB.
     #[arg(long, value_name = "BYTES", value_parser = size, help = "Most bytes that one queue holds, such as 512KiB [default: 4MiB]")]
     pub(crate) queue_limit: Option<u64>,
-    /// Limit the bytes of all queues together, such as 16MiB. Without it, each queue has its own limit.
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    pub(crate) buffer: Option<u64>,
-    /// Configure a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO, such as
-    /// 6,cap=50%; may be repeated.
-    #[arg(long = "queue", value_name = "QUEUE,KEY=VALUE", value_parser = queue_flag)]
-    pub(crate) queues: Vec<QueueFlag>,
-    /// Unit of enq_qdepth and deq_qdepth: packets, bytes or cells of 80 bytes [default: packets].
-    #[arg(long, value_name = "UNIT", value_parser = str::parse::<DepthUnit>)]
-    pub(crate) qdepth_unit: Option<DepthUnit>,
-    /// Settings of ports and queues, YAML. Options of the command line win.
+    /// Settings of ports, queues and the shared buffer, YAML. Options of the command line win.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Check the program and the settings, and end.
@@ -76,19 +65,16 @@ pub(crate) struct Arguments {
     /// Serve Prometheus metrics, such as on 127.0.0.1:9110; a port alone means localhost.
     #[arg(long, value_name = "ADDR", value_parser = local_address)]
     pub(crate) metrics_addr: Option<SocketAddr>,
-    /// Serve P4Runtime beyond this host without TLS. Everybody who reaches it can program the switch.
+    /// Serve P4Runtime beyond this host without TLS. Everybody who reaches it can program the
+    /// switch.
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Limit what P4Runtime clients may cost: NAME=VALUE, such as connections=16 or roles=/backup; may be
-    /// repeated.
+    /// Limit what P4Runtime clients may cost: NAME=VALUE, such as connections=16 or roles=/backup;
+    /// may be repeated.
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub(crate) limits: Vec<String>,
-    /// Seed of the program's random numbers.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
     /// Threads that move frames, each at its own ports.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64),
-        conflicts_with = "use_files")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: u16,
     /// Write the counters to this file when the switch stops.
     #[arg(long, value_name = "FILE")]
@@ -103,21 +89,14 @@ pub(crate) struct Arguments {
     #[arg(short = 'L', long, value_name = "LEVEL", default_value = "info",
         value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub(crate) log_level: String,
-    /// Capture what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface. DIR
-    /// must exist [default: the current folder].
+    /// Capture what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface.
+    /// DIR must exist [default: the current folder].
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Replace interfaces by pcap files, after this many seconds. The switch reads `IFACE_in.pcap` as fast
-    /// as it can and writes `IFACE_out.pcap`.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "pcap")]
-    pub(crate) use_files: Option<u32>,
-    /// Trace every packet: parser states, tables, actions, queue, trim. SIGUSR1 turns the trace on and off.
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
-        value_parser = ["text", "json"])]
-    pub(crate) trace: Option<String>,
-    /// Write the trace to this file instead of stdout; it is emptied first.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace_file: Option<PathBuf>,
+    /// Trace every packet to stdout: parser states, tables, actions, queue, trim. SIGUSR1 turns the
+    /// trace on and off.
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    pub(crate) trace: Option<TraceFormat>,
     /// Print the version, as BMv2 does.
     #[arg(short = 'v', action = ArgAction::Version, hide = true)]
     pub(crate) bmv2_version: Option<bool>,
@@ -142,6 +121,9 @@ pub(crate) struct Arguments {
     /// Refused: there is no nanomsg.
     #[arg(long, value_name = "SOCKET", hide = true)]
     pub(crate) packet_in: Option<String>,
+    /// Refused: frames come from interfaces.
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) use_files: Option<u32>,
     /// Refused: state is written over P4Runtime.
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) restore_state: Option<PathBuf>,
@@ -170,7 +152,6 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Stf(StfArguments),
     Admin(AdminArguments),
-    Bench(BenchArguments),
     Completions(Completions),
     Man(Man),
 }
@@ -202,7 +183,7 @@ pub(crate) struct TargetArguments {
     /// Refused: externs are those of v1model.
     #[arg(long, value_name = "FILES", hide = true)]
     pub(crate) load_modules: Option<String>,
-    /// Refused: frames come from interfaces or files.
+    /// Refused: frames come from interfaces.
     #[arg(long, value_name = "ADDR", hide = true)]
     pub(crate) dp_grpc_server_addr: Option<String>,
     /// Accepted and ignored, as are the two below: multicast takes what memory it needs.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
+//! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of
+//! `simple_switch_grpc`.
 
 mod admin;
 mod arguments;
-mod bench;
 mod metrics;
 mod options;
 mod pages;
@@ -14,24 +14,25 @@ use anyhow::{Context as _, anyhow};
 use arguments::{Arguments, Command};
 use clap::Parser as _;
 use options::{Options, TlsFiles};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 use trimwire_switch::config::FileConfig;
 use trimwire_switch::driver::{Driver, Waker};
 use trimwire_switch::server::{self, ServeError, ServerOptions, Tls};
+use trimwire_switch::trace::TraceFormat;
 use trimwire_switch::{Switch, SwitchConfig};
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 
-/// The version of BMv2's JSON that the engine was written for, BMv2 1.15.5's; others of the same major version are taken, too.
+/// The version of BMv2's JSON that the engine was written for, BMv2 1.15.5's; others of the same
+/// major version are taken, too.
 const JSON_VERSION: &str = "2.24";
 
 fn main() -> ExitCode {
@@ -74,7 +75,6 @@ fn carry_out(command: Command) -> Outcome {
             return Ok(if passed { ExitCode::SUCCESS } else { FAILURE.into() });
         }
         Command::Admin(arguments) => admin::run(arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::man(arguments),
     };
@@ -102,7 +102,7 @@ fn run(options: &mut Options) -> Outcome {
         default_port: options.default_port,
         traffic: options.traffic.clone(),
         cpu_port: options.cpu_port,
-        seed: options.arguments.seed,
+        seed: 0,
     });
     if let Some(path) = &options.arguments.program {
         std::fs::read(path)
@@ -125,17 +125,13 @@ fn run(options: &mut Options) -> Outcome {
     }
     let switch = Arc::new(Mutex::new(switch));
     let (shared, attachments) = (Arc::clone(&switch), options.attachments.clone());
-    let mut driver = match options.arguments.use_files {
-        None => Driver::new(shared, attachments),
-        Some(seconds) => Driver::with_files(shared, attachments, Duration::from_secs(seconds.into())),
-    }
-    .map_err(|error| failed(error.into()))?;
+    let mut driver = Driver::new(shared, attachments).map_err(|error| failed(error.into()))?;
     driver.set_threads(options.arguments.threads.into());
     if let Some(folder) = &options.pcap {
         driver.capture(folder).map_err(|error| failed(error.into()))?;
     }
-    trace_to(&mut driver, options).map_err(failed)?;
-    switch.lock().unwrap_or_else(PoisonError::into_inner).set_tracing(options.tracing);
+    trace_to_stdout(&mut driver, options.arguments.trace.unwrap_or_default());
+    switch.lock().unwrap_or_else(PoisonError::into_inner).set_tracing(options.arguments.trace.is_some());
     trace_on_signal(Arc::clone(&switch)).map_err(failed)?;
     let waker = driver.waker();
     let stop = Arc::new(AtomicBool::new(false));
@@ -211,34 +207,28 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
         }
     };
     let colours = !is_file && io::IsTerminal::is_terminal(&io::stderr());
-    // Cranelift tells each function that it compiles, instruction by instruction.
-    let compiler = level.min(tracing::level_filters::LevelFilter::WARN);
-    let compiler = ["cranelift_jit", "cranelift_codegen", "cranelift_frontend", "regalloc2"]
-        .map(|name| format!(",{name}={compiler}"))
-        .concat();
-    let filter = tracing_subscriber::EnvFilter::new(format!("{level}{compiler}"));
+    let mut filter = level.to_string();
+    if cfg!(feature = "native") {
+        // Cranelift logs each function that it compiles, instruction by instruction.
+        let compiler = level.min(tracing::level_filters::LevelFilter::WARN);
+        for name in ["cranelift_jit", "cranelift_codegen", "cranelift_frontend", "regalloc2"] {
+            filter.push_str(&format!(",{name}={compiler}"));
+        }
+    }
+    let filter = tracing_subscriber::EnvFilter::new(filter);
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours).init();
     Ok(())
 }
 
-/// Gives the trace to a file or stdout.
-fn trace_to(driver: &mut Driver, options: &Options) -> anyhow::Result<()> {
-    let format = options.trace_format;
-    let mut to: Box<dyn io::Write + Send> = match &options.arguments.trace_file {
-        None => Box::new(io::stdout()),
-        Some(path) => {
-            let file = std::fs::File::create(path);
-            Box::new(file.with_context(|| format!("cannot write trace file '{}'", path.display()))?)
-        }
-    };
+fn trace_to_stdout(driver: &mut Driver, format: TraceFormat) {
     driver.set_trace_sink(Box::new(move |records, lost| {
         let mut lines = Vec::new();
         let written = trimwire_switch::trace::write(&mut lines, format, records, lost);
+        let mut to = io::stdout();
         if let Err(error) = written.and_then(|()| to.write_all(&lines)).and_then(|()| to.flush()) {
             tracing::warn!("cannot write the trace: {error}");
         }
     }));
-    Ok(())
 }
 
 /// Turns the trace on and off at every SIGUSR1.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prometheus metrics of a switch and its driver, over HTTP: `GET /metrics` in OpenMetrics text.
 //!
-//! Labels are ports, queues and causes of drops: as many series as there are queues in use, whatever the traffic.
+//! Labels are ports, queues and causes of drops: as many series as there are queues in use,
+//! whatever the traffic.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use trimwire_switch::config::FileConfig;
 use trimwire_switch::driver::Attachment;
 use trimwire_switch::server::Limits;
-use trimwire_switch::trace::TraceFormat;
 use trimwire_switch::traffic::QUEUES;
 use trimwire_switch::{PortConfig, TrafficConfig};
 
@@ -58,10 +57,6 @@ pub(crate) struct Options {
     pub(crate) notices: Vec<String>,
     /// The folder for captures.
     pub(crate) pcap: Option<PathBuf>,
-    /// The trace is on from the start.
-    pub(crate) tracing: bool,
-    /// How the trace is written.
-    pub(crate) trace_format: TraceFormat,
 }
 
 impl Options {
@@ -70,7 +65,8 @@ impl Options {
     /// # Errors
     /// Those of clap about target options, and options that contradict each other.
     pub(crate) fn new(mut arguments: Arguments, name: &OsStr) -> Result<Self, clap::Error> {
-        // Scripts that were written for BMv2 find its defaults under its name, such as that of a link.
+        // Scripts that were written for BMv2 find its defaults under its name, such as that of a
+        // link.
         let name = Path::new(name).file_name().unwrap_or_default();
         let as_bmv2 = name.to_string_lossy().starts_with("simple_switch");
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
@@ -94,7 +90,7 @@ impl Options {
                 target.drop_port
             )));
         }
-        check_attachments(&attachments, target.cpu_port, arguments.use_files.is_some())?;
+        check_attachments(&attachments, target.cpu_port)?;
         let tls = tls_files(&target)?;
         let everywhere = if as_bmv2 { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
         let grpc = target.grpc_server_addr.unwrap_or(SocketAddr::from((everywhere, DEFAULT_PORT)));
@@ -112,16 +108,6 @@ impl Options {
         for (port, _) in &arguments.port_rates {
             if !once.insert(port) {
                 return Err(usage(format!("--port-rate: port {port} is given twice")));
-            }
-        }
-        let count = target.priority_queues.unwrap_or(QUEUES as u8);
-        let mut once = BTreeSet::new();
-        for flag in &arguments.queues {
-            if flag.queue >= count {
-                return Err(usage(format!("--queue {}: --priority-queues is {count}", flag.queue)));
-            }
-            if !once.insert((flag.port, flag.queue)) {
-                return Err(usage(format!("--queue: queue {} is given twice for the same port", flag.queue)));
             }
         }
         let mut notices = Vec::new();
@@ -169,11 +155,6 @@ impl Options {
             cpu_port: target.cpu_port,
             notices,
             pcap,
-            tracing: arguments.trace.is_some(),
-            trace_format: match arguments.trace.as_deref() {
-                Some("json") => TraceFormat::Json,
-                _ => TraceFormat::Text,
-            },
             arguments,
         };
         options.settle(&FileConfig::default());
@@ -182,7 +163,7 @@ impl Options {
 
     /// Works out lines and queues: the command line, then the file, then the defaults.
     pub(crate) fn settle(&mut self, file: &FileConfig) {
-        let Arguments { rate, queue_limit, port_rates, queues, .. } = &self.arguments;
+        let Arguments { rate, queue_limit, port_rates, .. } = &self.arguments;
         let (flag_rate, flag_limit) = (*rate, *queue_limit);
         self.default_port = PortConfig {
             rate_bps: flag_rate.or(file.all.rate_bps).unwrap_or(0),
@@ -203,8 +184,8 @@ impl Options {
         }
         let mut traffic = TrafficConfig {
             priority_queues: self.priority_queues.or(file.priority_queues).unwrap_or(QUEUES as u8),
-            depth_unit: self.arguments.qdepth_unit.or(file.depth_unit).unwrap_or_default(),
-            buffer_bytes: self.arguments.buffer.or(file.buffer_bytes),
+            depth_unit: file.depth_unit.unwrap_or_default(),
+            buffer_bytes: file.buffer_bytes,
             ..TrafficConfig::default()
         };
         for (&queue, &config) in &file.all.queues {
@@ -213,22 +194,21 @@ impl Options {
         for (&number, entry) in &file.ports {
             traffic.queues.extend(entry.queues.iter().map(|(&queue, &config)| ((number, queue), config)));
         }
-        // General ones first: they go before the file's single ports.
-        for flag in queues.iter().filter(|flag| flag.port.is_none()) {
-            traffic.default_queues[usize::from(flag.queue)] = flag.config;
-            traffic.queues.retain(|&(_, queue), _| queue != flag.queue);
-        }
-        traffic.queues.extend(queues.iter().filter_map(|flag| Some(((flag.port?, flag.queue), flag.config))));
         self.traffic = traffic;
     }
 }
 
-/// What BMv2 has and this switch has not, where ignoring it would make another switch of it than was asked for.
+/// What BMv2 has and this switch has not, where ignoring it would make another switch of it than
+/// was asked for.
 fn refused(arguments: &Arguments, target: &TargetArguments) -> Option<&'static str> {
     let refused = [
         (
             arguments.packet_in.is_some(),
-            "--packet-in: there is no nanomsg; frames come from interfaces (-i PORT@IFACE) or capture files (--use-files)",
+            "--packet-in: there is no nanomsg; frames come from interfaces (-i PORT@IFACE)",
+        ),
+        (
+            arguments.use_files.is_some(),
+            "--use-files: frames come from interfaces (-i PORT@IFACE); a library user hands them to `Switch`",
         ),
         (
             arguments.restore_state.is_some(),
@@ -237,7 +217,7 @@ fn refused(arguments: &Arguments, target: &TargetArguments) -> Option<&'static s
         (target.load_modules.is_some(), "--load-modules: externs are those of v1model, none can be loaded"),
         (
             target.dp_grpc_server_addr.is_some(),
-            "--dp-grpc-server-addr: frames do not come over gRPC; they come from interfaces (-i PORT@IFACE) or capture files (--use-files)",
+            "--dp-grpc-server-addr: frames do not come over gRPC; they come from interfaces (-i PORT@IFACE)",
         ),
     ];
     refused.into_iter().find(|(given, _)| *given).map(|(_, why)| why)
@@ -270,18 +250,14 @@ fn tls_files(target: &TargetArguments) -> Result<Option<TlsFiles>, clap::Error> 
     Ok(Some(TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca }))
 }
 
-fn check_attachments(
-    attachments: &[Attachment],
-    cpu_port: Option<u16>,
-    files: bool,
-) -> Result<(), clap::Error> {
+fn check_attachments(attachments: &[Attachment], cpu_port: Option<u16>) -> Result<(), clap::Error> {
     let (mut ports, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
     for Attachment { port, interface } in attachments {
         if let Some(other) = ports.insert(port, interface) {
             return Err(usage(format!("port {port} is given twice, on '{other}' and on '{interface}'")));
         }
         // Linux: IFNAMSIZ with its NUL.
-        if interface.len() > 15 && !files {
+        if interface.len() > 15 {
             return Err(usage(format!("'{interface}' is too long for an interface name (15 bytes)")));
         }
         if !interfaces.insert(interface) {
@@ -305,6 +281,7 @@ fn usage(message: impl std::fmt::Display) -> clap::Error {
 mod tests {
     use super::*;
     use crate::arguments;
+    use trimwire_switch::trace::TraceFormat;
     use trimwire_switch::traffic::{DepthUnit, Share};
 
     fn parse_as(name: &str, line: &str) -> Result<Options, String> {
@@ -388,10 +365,10 @@ mod tests {
 
     #[test]
     fn a_trace_is_text_unless_json_is_asked_for() {
-        let trace = |line| parse(line).map(|options| (options.tracing, options.trace_format)).unwrap();
-        assert_eq!(trace("--no-p4"), (false, TraceFormat::Text));
-        assert_eq!(trace("--trace --no-p4"), (true, TraceFormat::Text));
-        assert_eq!(trace("--trace=json --no-p4"), (true, TraceFormat::Json));
+        let trace = |line| parse(line).unwrap().arguments.trace;
+        assert_eq!(trace("--no-p4"), None);
+        assert_eq!(trace("--trace --no-p4"), Some(TraceFormat::Text));
+        assert_eq!(trace("--trace=json --no-p4"), Some(TraceFormat::Json));
     }
 
     #[test]
@@ -429,26 +406,23 @@ mod tests {
     #[test]
     fn options_go_before_the_file_and_the_file_before_defaults() {
         let file = FileConfig::parse(
-            "rate: 1Gbps\nbuffer: 1MiB\nqueues: {6: {cap: 10%}, 5: {weight: 2}}\n\
+            "rate: 1Gbps\nbuffer: 1MiB\nqdepth_unit: cells\nqueues: {6: {cap: 10%}, 5: {weight: 2}}\n\
              ports: {3: {rate: 2Gbps, queue_limit: 1KiB, queues: {6: {limit: 2KiB}}}}\n",
             "x",
         )
         .unwrap();
-        let mut options =
-            parse("--no-p4 --queue 3/6,cap=50% --port-rate 4=5Mbps --qdepth-unit cells").unwrap();
+        let mut options = parse("--no-p4 --port-rate 4=5Mbps").unwrap();
         options.settle(&file);
         assert_eq!(options.default_port.rate_bps, 1_000_000_000);
         assert_eq!(options.ports[&3], PortConfig { rate_bps: 2_000_000_000, queue_limit_bytes: 1024 });
         assert_eq!(options.ports[&4].rate_bps, 5_000_000);
         let traffic = &options.traffic;
         assert_eq!((traffic.buffer_bytes, traffic.depth_unit), (Some(1 << 20), DepthUnit::Cells));
-        assert_eq!(traffic.queues[&(3, 6)].cap.map(Share::permille), Some(500));
-        assert_eq!(traffic.queues[&(3, 6)].limit_bytes, None, "the option's queue is meant whole");
+        assert_eq!(traffic.queues[&(3, 6)].limit_bytes, Some(2 << 10));
         assert_eq!(traffic.default_queues[6].cap.map(Share::permille), Some(100));
-        let mut options = parse("--no-p4 --rate 3Gbps --queue 6,limit=9KiB").unwrap();
+        let mut options = parse("--no-p4 --rate 3Gbps").unwrap();
         options.settle(&file);
         assert_eq!(options.ports[&3].rate_bps, 3_000_000_000);
-        assert!(options.traffic.queues.is_empty());
     }
 
     #[test]
@@ -489,8 +463,7 @@ mod tests {
             ("--no-p4 -i x@veth1", &["'x'", "0 to 510"]),
             ("--no-p4 -i 511@veth1", &["511", "drop"]),
             ("--no-p4 -i 1@sixteencharacter", &["sixteencharacter", "15"]),
-            ("--no-p4 --use-files", &["--use-files", "SECONDS"]),
-            ("--no-p4 --use-files 1 --pcap=.", &["--use-files", "--pcap"]),
+            ("--no-p4 --use-files 1", &["--use-files", "-i PORT@IFACE"]),
             ("--no-p4 -i 9@a -- --cpu-port 9", &["port 9", "--cpu-port", "'a'"]),
             ("--no-p4 -- --cpu-port 0", &["--cpu-port", "0"]),
             ("--no-p4 -- --drop-port 64", &["64", "511"]),
@@ -506,7 +479,7 @@ mod tests {
             ),
             ("--no-p4 --grpc-server-addr 1.2.3.4:5", &["--grpc-server-addr"]),
             ("--pcap", &["JSON", "--no-p4"]),
-            ("--no-p4 --packet-in ipc:///tmp/x", &["--packet-in", "--use-files"]),
+            ("--no-p4 --packet-in ipc:///tmp/x", &["--packet-in", "-i PORT@IFACE"]),
             ("--no-p4 --restore-state x", &["--restore-state", "P4Runtime"]),
             ("--no-p4 -- --load-modules x.so", &["--load-modules", "v1model"]),
             ("--no-p4 -- --dp-grpc-server-addr 1.2.3.4:5", &["--dp-grpc-server-addr", "-i"]),
@@ -516,11 +489,7 @@ mod tests {
             ("--no-p4 --port-rate 3", &["PORT=RATE"]),
             ("--no-p4 --port-rate 3=1Mbps --port-rate 3=2Mbps", &["port 3", "twice"]),
             ("--no-p4 --queue-limit 1.5", &["1.5", "512KiB"]),
-            ("--no-p4 --queue 8", &["'8'", "0 to 7"]),
-            ("--no-p4 --queue 6,cap=200%", &["200%", "50%"]),
-            ("--no-p4 --queue 6 --queue 6", &["queue 6", "twice"]),
-            ("--no-p4 --queue 6 -- --priority-queues 2", &["--queue 6", "--priority-queues is 2"]),
-            ("--no-p4 --qdepth-unit frames", &["frames", "cells"]),
+            ("--no-p4 --queue 6", &["--queue", "--queue-limit"]),
             ("--no-p4 -L loud", &["loud", "warn"]),
         ] {
             let message = parse(line).unwrap_err();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-switch completions` and `trimwire-switch man`: what shells and manuals know of the command line.
+//! `trimwire-switch completions` and `trimwire-switch man`: what shells and manuals know of the
+//! command line.
 
 use crate::arguments::Arguments;
 use anyhow::Context as _;

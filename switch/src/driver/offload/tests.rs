@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes of bursts, held against etherparse's reading of every frame, and damaged ones. `tests/driver_bursts.rs` has the kernel's.
+//! What comes of bursts, held against etherparse's reading of every frame, and damaged ones.
+//! `tests/driver_bursts.rs` has the kernel's.
 
 #[path = "../../../tests/it/burst_support/recipe.rs"]
 mod recipe;
@@ -42,10 +43,10 @@ fn recipes() -> impl Strategy<Value = Recipe> {
 }
 
 /// The frames of a burst, and how many it said that there are.
-fn cut(offload: &Offload, frame: &mut [u8]) -> Result<(usize, Vec<Vec<u8>>), Refusal> {
+fn split(offload: &Offload, frame: &mut [u8]) -> Result<(usize, Vec<Vec<u8>>), Refusal> {
     let burst = Burst::parse(frame, frame.len(), offload, MOST)?;
     let mut frames = Vec::new();
-    burst.cut(frame, |frame| frames.push(frame.to_vec()));
+    burst.split(frame, |frame| frames.push(frame.to_vec()));
     Ok((burst.frames(), frames))
 }
 
@@ -53,7 +54,7 @@ proptest! {
     #[test]
     fn every_frame_of_a_burst_is_a_packet_of_its_own_and_together_they_carry_its_payload(recipe in recipes()) {
         let recipe::Burst { offload, mut frame, headers, segment } = recipe.burst();
-        let (count, frames) = cut(&Offload::of(offload), &mut frame).unwrap();
+        let (count, frames) = split(&Offload::of(offload), &mut frame).unwrap();
         prop_assert_eq!((frames.len(), count), (recipe.payload.len().div_ceil(segment), count));
         let mut carried = Vec::new();
         for (i, frame) in frames.iter().enumerate() {
@@ -132,7 +133,7 @@ proptest! {
             frame.truncate(left.index(frame.len()));
         }
         let offload = Offload::of(offload);
-        if let Ok((count, frames)) = cut(&offload, &mut frame) {
+        if let Ok((count, frames)) = split(&offload, &mut frame) {
             prop_assert_eq!(frames.len(), count);
             prop_assert!(frames.iter().all(|frame| frame.len() <= MOST.min(super::MOST_HEADERS + offload.segment)));
             prop_assert!(count <= super::MOST_FRAMES);
@@ -140,9 +141,9 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_cut(offload in any::<[u8; 10]>(), mut frame in vec(any::<u8>(), 0..300), length in 0usize..70_000) {
+    fn any_bytes_are_refused_or_split(offload in any::<[u8; 10]>(), mut frame in vec(any::<u8>(), 0..300), length in 0usize..70_000) {
         let offload = Offload::of(offload);
-        if let Ok((count, frames)) = cut(&offload, &mut frame) {
+        if let Ok((count, frames)) = split(&offload, &mut frame) {
             prop_assert!(frames.len() == count && frames.iter().all(|frame| frame.len() <= MOST));
         }
         offload.finish(&mut frame);
@@ -158,7 +159,7 @@ fn what_is_refused_says_why() {
     let refusal = |change: &dyn Fn(&mut recipe::Burst)| {
         let mut burst = plain.burst();
         change(&mut burst);
-        cut(&Offload::of(burst.offload), &mut burst.frame).unwrap_err()
+        split(&Offload::of(burst.offload), &mut burst.frame).unwrap_err()
     };
     assert_eq!(refusal(&|burst| burst.offload[1] = 3), Refusal::Kind(3), "fragments of one datagram");
     assert_eq!(refusal(&|burst| burst.offload[0] = 0), Refusal::Kind(1), "whole checksums");
@@ -176,5 +177,5 @@ fn what_is_refused_says_why() {
     assert_eq!(refusal(&|burst| burst.offload[4..6].copy_from_slice(&1u16.to_ne_bytes())), Refusal::TooMany);
     let long = Recipe { segment: 9_200, payload: vec![7; 20_000], ..plain.clone() };
     let mut burst = long.burst();
-    assert_eq!(cut(&Offload::of(burst.offload), &mut burst.frame).unwrap_err(), Refusal::TooLong);
+    assert_eq!(split(&Offload::of(burst.offload), &mut burst.frame).unwrap_err(), Refusal::TooLong);
 }

@@ -198,7 +198,8 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
     Ok(op)
 }
 
-/// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never becomes the packet's.
+/// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never
+/// becomes the packet's.
 fn mark_to_drop(header: &HeaderRef, scope: &Scope<'_>) -> Op {
     let field = |name: &str| -> Option<Target> {
         let like = &scope.layout.headers[header.sample(scope.layout)? as usize];

@@ -5,7 +5,8 @@ use super::super::action::{Op, Target};
 use super::super::bits::limbs_for;
 use super::super::expression::{Compare, Expr};
 use super::emitter::{Emitter, Label};
-use super::{At, Insn, Message, NONE, VarbitCopy};
+use super::form::{Message, VarbitCopy};
+use super::insn::{At, Insn, NONE};
 
 /// v1model's "no port": BMv2's default `--drop-port`.
 pub const DROP_PORT: u16 = 511;

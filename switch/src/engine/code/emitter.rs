@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::super::expression::Compare;
 use super::super::layout::Layout;
-use super::{At, Code, Insn};
+use super::form::Code;
+use super::insn::{At, Insn};
 
 /// A place in the code that is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

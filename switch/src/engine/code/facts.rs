@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a packet on its way through a control, so that nothing is asked twice: constants that were assigned,
-//! headers that were found valid, comparisons that held or did not.
+//! What is known of a packet on its way through a control, so that nothing is asked twice:
+//! constants that were assigned, headers that were found valid, comparisons that held or did not.
 //!
-//! An edge that leads to a condition whose answer is known there goes on to where the answer leads. Facts are those that
-//! hold on every edge that leads to a node.
+//! An edge that leads to a condition whose answer is known there goes on to where the answer leads.
+//! Facts are those that hold on every edge that leads to a node.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,16 @@ enum Fact {
     IsNot(u64),
 }
 
-/// By limb, in order; at most [`MOST_FACTS`], so that what is known of one edge is copied to the next in a moment.
+/// By limb, in order; at most [`MOST_FACTS`], so that what is known of one edge is copied to the
+/// next in a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts(Vec<(u32, Fact)>);
 
 const MOST_FACTS: usize = 512;
 /// Operations of actions behind tables that are looked at; of larger programs nothing is known.
 const MOST_WORK: usize = 1 << 22;
-/// Most conditions that one edge leads past, or a program's loading would take the square of their number.
+/// Most conditions that one edge leads past, or a program's loading would take the square of their
+/// number.
 const MOST_SKIPPED: usize = 256;
 
 /// An edge: where it leads, and what is known there.
@@ -217,7 +219,7 @@ fn behind_table(table: &Table, facts: &Facts, source: &Source<'_>) -> Vec<Edge> 
     }
     let after = |action: u32| before.clone().after(&source.bodies[action as usize]);
     let default = match &table.program_default {
-        Some(table::Target::Call(call)) => Some(call.action),
+        Some(table::call::Target::Call(call)) => Some(call.action),
         _ => None,
     };
     // Whatever it does, or nothing.
@@ -261,7 +263,8 @@ fn in_order(start: u32, source: &Source<'_>) -> Vec<u32> {
     order
 }
 
-/// Where each node's edges lead when no known condition is asked again, in the order of [`super::flow::edges`].
+/// Where each node's edges lead when no known condition is asked again, in the order of
+/// [`super::flow::edges`].
 pub(super) fn shortcuts(starts: &[Option<u32>], source: &Source<'_>) -> Vec<Vec<Option<u32>>> {
     let mut found: Vec<Vec<Option<u32>>> =
         source.nodes.iter().map(|node| super::flow::edges(node, source)).collect();

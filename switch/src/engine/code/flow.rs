@@ -11,7 +11,9 @@ use super::super::parser::{Deparser, Parser};
 use super::super::table::{NextNodes, Table};
 use super::action::may_exit;
 use super::emitter::{Arguments, Emitter, Frame, Label};
-use super::{Code, Insn, Next, facts};
+use super::facts;
+use super::form::{Code, Next};
+use super::insn::Insn;
 
 /// What code is made of.
 #[derive(Clone, Copy)]
@@ -29,8 +31,8 @@ pub(crate) struct Source<'a> {
     pub(crate) egress: Start,
 }
 
-/// The program's code, without and with the notes of a trace. Both run on the same frames. Each has at most so many instructions,
-/// and a frame so many limbs.
+/// The program's code, without and with the notes of a trace. Both run on the same frames. Each has
+/// at most so many instructions, and a frame so many limbs.
 pub(crate) fn compile(
     source: &Source<'_>,
     instructions: usize,

@@ -3,7 +3,7 @@
 
 use super::super::expression::{HeaderRef, UnionRef};
 use super::emitter::Emitter;
-use super::{At, Insn};
+use super::insn::{At, Insn};
 
 impl Emitter<'_> {
     /// The limb with a header's number, [`NONE`](super::NONE) where there is none.

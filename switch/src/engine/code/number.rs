@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers: each in as few limbs as its value takes, and straight to where it goes where one limb is enough.
+//! Numbers: each in as few limbs as its value takes, and straight to where it goes where one limb
+//! is enough.
 
 use super::super::bits::limbs_for;
 use super::super::expression::{Expr, MOST_LIMBS, Ring};
 use super::super::layout::Slot;
 use super::emitter::{Arguments, Emitter};
-use super::{At, Insn, WideOp};
+use super::insn::{At, Insn, WideOp};
 
 /// How many of a limb's bits a value of `width` leaves out.
 fn dropped(width: u32) -> u8 {
@@ -18,7 +19,8 @@ impl Emitter<'_> {
         limbs_for(bits).min(MOST_LIMBS)
     }
 
-    /// The exact value in one limb: what needs more is [`NONE`](super::NONE), or more than anything is long.
+    /// The exact value in one limb: what needs more is [`NONE`](super::NONE), or more than anything
+    /// is long.
     pub(super) fn whole(&mut self, expr: &Expr) -> At {
         let words = Self::words(expr.need().exact);
         let at = self.number(expr, words);
@@ -346,7 +348,8 @@ impl Emitter<'_> {
         self.emit(Insn::Extend { signed, limbs, words, to, from });
     }
 
-    /// An operation on a number of limbs that is its own, and its result in those that are asked for.
+    /// An operation on a number of limbs that is its own, and its result in those that are asked
+    /// for.
     #[expect(clippy::too_many_arguments, reason = "an instruction's operands")]
     fn resized(&mut self, op: WideOp, own: usize, left: At, right: At, signed: bool, to: At, words: usize) {
         let result = if own == words { to } else { self.take(own) };

@@ -5,7 +5,8 @@ use super::super::bits::limbs_for;
 use super::super::expression::Expr;
 use super::super::parser::{Case, KeyPart, Parser, State, Step};
 use super::emitter::{Emitter, Label};
-use super::{At, CaseValues, Insn, Select, SelectCase, SelectSet, SetCase};
+use super::form::{CaseValues, Select, SelectCase, SelectSet, SetCase};
+use super::insn::{At, Insn};
 
 /// States within a state's reach, itself only where it can be entered again.
 fn runs_in_a_circle(parser: &Parser) -> bool {

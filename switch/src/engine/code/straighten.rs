@@ -1,25 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jumps that lead to jumps, or to the next instruction: a program comes out of its parts with many of them.
+//! Jumps that lead to jumps, or to the next instruction: a program comes out of its parts with many
+//! of them.
 
-use super::{Code, Insn, Next};
-
-impl Insn {
-    /// The place that it leads to, if it says so itself.
-    pub(crate) fn target(&mut self) -> Option<&mut u32> {
-        match self {
-            Self::Jump { to }
-            | Self::Loop { to }
-            | Self::IfZero { to, .. }
-            | Self::IfNotZero { to, .. }
-            | Self::IfEqual { to, .. }
-            | Self::IfUnequal { to, .. }
-            | Self::IfLess { to, .. }
-            | Self::IfNotLess { to, .. }
-            | Self::Branch { to, .. } => Some(to),
-            _ => None,
-        }
-    }
-}
+use super::form::{Code, Next};
+use super::insn::Insn;
 
 impl Code {
     /// Every place that an instruction, a select or a table leads to.
@@ -92,7 +76,8 @@ impl Code {
             .zip(&before)
             .map(|(at, insn)| if let Insn::Jump { to } = insn { *to } else { at })
             .collect();
-        // Twice as far each time: in so many rounds past any chain. A circle of jumps alone has no end.
+        // Twice as far each time: in so many rounds past any chain. A circle of jumps alone has no
+        // end.
         for _ in 0..=before.len().ilog2() {
             last = last.iter().map(|to| last.get(*to as usize).copied().unwrap_or(*to)).collect();
         }

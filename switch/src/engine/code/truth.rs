@@ -3,7 +3,7 @@
 
 use super::super::expression::{Compare, Expr};
 use super::emitter::{Emitter, Label};
-use super::{At, Insn, WideOp};
+use super::insn::{At, Insn, WideOp};
 
 impl Compare {
     /// What holds where this does not.

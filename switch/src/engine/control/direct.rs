@@ -35,8 +35,8 @@ impl Control {
         Ok(())
     }
 
-    /// Configures the meter of an entry; `None` takes it out of service: everything is green, and what misses keeps the colour
-    /// that it has.
+    /// Configures the meter of an entry; `None` takes it out of service: everything is green, and
+    /// what misses keeps the colour that it has.
     pub fn set_direct_meter(
         &mut self,
         table: &str,

@@ -1,31 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Idle time-outs of table entries: which entries has no packet hit for too long?
 //!
-//! Packets only note the time of their hit. A heap holds one time per entry at which it is worth looking at: the
-//! deadline that its last known hit gave it. An entry found idle is reported once, and looked at again one
-//! time-out later, so that a hit in between starts a new idle period (BMv2's ageing monitor, which sweeps all
-//! entries, reports the same way).
+//! Packets only note the time of their hit. A heap holds one time per entry at which it is worth
+//! looking at: the deadline that its last known hit gave it. An entry found idle is reported once,
+//! and looked at again one time-out later, so that a hit in between starts a new idle period
+//! (BMv2's ageing monitor, which sweeps all entries, reports the same way).
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use super::super::entity::{IdleEntry, MatchValue};
 use super::tables::{lacks, no_entry};
+use super::timers::Timer;
 use super::{Control, Result};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Timer {
-    at_ns: u64,
-    table: u32,
-    handle: u32,
-    generation: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct IdleTimers {
-    heap: BinaryHeap<Reverse<Timer>>,
-    generations: u64,
-}
 
 impl Control {
     /// Sets an entry's idle time-out in ns, 0 for none, and starts its idle time at `now_ns`.
@@ -56,14 +42,14 @@ impl Control {
         Ok(())
     }
 
-    /// When to call [`take_idle_entries`](Self::take_idle_entries) next, in ns: no entry becomes idle earlier.
-    /// `None` where no entry has a time-out.
+    /// When to call [`take_idle_entries`](Self::take_idle_entries) next, in ns: no entry becomes
+    /// idle earlier. `None` where no entry has a time-out.
     pub fn poll_idle_timeout(&self) -> Option<u64> {
         self.timers.heap.peek().map(|Reverse(timer)| timer.at_ns)
     }
 
-    /// The entries whose idle time-out has passed by `now_ns` and that were not reported since their last hit.
-    /// They stay in their tables: removing them is the controller's business.
+    /// The entries whose idle time-out has passed by `now_ns` and that were not reported since
+    /// their last hit. They stay in their tables: removing them is the controller's business.
     pub fn take_idle_entries(&mut self, now_ns: u64) -> Vec<IdleEntry> {
         let mut found = Vec::new();
         while let Some(&Reverse(timer)) = self.timers.heap.peek()
@@ -72,7 +58,8 @@ impl Control {
             self.timers.heap.pop();
             let table = &mut self.tables[timer.table as usize];
             let entry = table.entries.get_mut(timer.handle as usize).and_then(Option::as_mut);
-            // A time-out that was set again, or whose entry is gone, is another timer's business or nobody's.
+            // A time-out that was set again, or whose entry is gone, is another timer's business or
+            // nobody's.
             let Some(entry) = entry.filter(|entry| entry.idle.generation == timer.generation) else {
                 continue;
             };

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use super::super::entity::{ActionCall, Group, Member};
 use super::super::error::{Code, ControlError};
-use super::super::table::{Call, describe_call};
+use super::super::table::call::Call;
+use super::super::table::compile::describe_call;
 use super::{Control, Result, named};
 
 impl Control {

@@ -5,14 +5,15 @@ use std::ops::Range;
 
 use super::super::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, TableInfo, TableRow};
 use super::super::error::{Code, ControlError};
-use super::super::table::{
-    Call, CompiledKey, Direct, Entry, Idle, Table, Target, compile_call, describe_call,
-};
+use super::super::table::call::{Call, Target};
+use super::super::table::compile::{compile_call, describe_call};
+use super::super::table::key::CompiledKey;
+use super::super::table::{Direct, Entry, Idle, Table};
 use super::{Control, Result, named};
 
 impl Control {
-    /// Every table, in the program's order. Those that p4c made for statements outside tables are among them;
-    /// they have no keys and their default action is constant.
+    /// Every table, in the program's order. Those that p4c made for statements outside tables are
+    /// among them; they have no keys and their default action is constant.
     pub fn tables(&self) -> impl Iterator<Item = &TableInfo> {
         self.tables.iter().map(|table| &table.info)
     }
@@ -66,7 +67,8 @@ impl Control {
         Ok(())
     }
 
-    /// Changes the action and metadata of the entry with the same matches and priority. Its counter goes on.
+    /// Changes the action and metadata of the entry with the same matches and priority. Its counter
+    /// goes on.
     pub fn table_modify(&mut self, table: &str, entry: &TableEntry) -> Result<()> {
         let index = self.table_index(table)?;
         let (key, _, target) = self.checked_entry(index, entry)?;
@@ -144,8 +146,8 @@ impl Control {
         })
     }
 
-    /// Sets the default action; `None` restores the program's own. A table with an action profile takes members,
-    /// groups and direct calls alike.
+    /// Sets the default action; `None` restores the program's own. A table with an action profile
+    /// takes members, groups and direct calls alike.
     pub fn set_default_action(&mut self, table: &str, action: Option<&ActionSpec>) -> Result<()> {
         let index = self.table_index(table)?;
         let state = &self.tables[index];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Watch ports: which members of a group are chosen while ports are down (P4Runtime, "Action Profile Group Programming").
+//! Watch ports: which members of a group are chosen while ports are down (P4Runtime, "Action
+//! Profile Group Programming").
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,9 @@ use super::profiles::no_group;
 use super::{Control, Result};
 
 impl Control {
-    /// Sets the ports that members of a group depend on, as (member, port); members that are not named depend on none.
-    /// While its port is down a member is not chosen. Modifying the group forgets its watch ports.
+    /// Sets the ports that members of a group depend on, as (member, port); members that are not
+    /// named depend on none. While its port is down a member is not chosen. Modifying the group
+    /// forgets its watch ports.
     pub fn watch_group(&mut self, profile: &str, group: u32, watches: &[(u32, u16)]) -> Result<()> {
         let index = self.profile_index(profile)?;
         self.note_profile(index);

@@ -10,8 +10,8 @@ use super::super::error::LoadError;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::{Layout, Slot};
 use super::super::slot::sign_extend;
-use super::reference::{HeaderRef, StackRef, header, is_header, is_union, stack, union};
-use super::{Compare, Expr, MOST_LIMBS, Ring};
+use super::form::{Compare, Expr, HeaderRef, MOST_LIMBS, Ring, StackRef};
+use super::reference::{header, is_header, is_union, stack, union};
 
 /// Names that expressions may use.
 pub(crate) struct Scope<'a> {

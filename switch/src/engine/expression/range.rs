@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The range of every expression's values, and from that the number of bits that computes it exactly.
+//! The range of every expression's values, and from that the number of bits that computes it
+//! exactly.
 
 use super::super::layout::Slot;
-use super::{Expr, Ring};
+use super::form::{Expr, Ring};
 
 /// `0 <= value < 2^bits`, or where `negative`, `-2^bits <= value < 2^bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,8 @@ pub(crate) struct Need {
     pub(crate) exact: u32,
     /// For the low bits, besides those that are asked for.
     pub(crate) low: u32,
-    /// The most that an operand takes that is evaluated by itself: what is shifted right, divided, compared, an index.
+    /// The most that an operand takes that is evaluated by itself: what is shifted right, divided,
+    /// compared, an index.
     most: u32,
 }
 

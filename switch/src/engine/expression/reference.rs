@@ -1,43 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Headers, unions and stacks that expressions and primitives refer to: known at load time, or found at run time.
+//! Headers, unions and stacks that expressions and primitives refer to: known at load time, or
+//! found at run time.
 
 use serde_json::Value;
 
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
-use super::Expr;
 use super::compile::{Scope, number};
-
-/// Which header is meant.
-#[derive(Clone, Debug)]
-pub(crate) enum HeaderRef {
-    Fixed(u32),
-    Element {
-        stack: u32,
-        index: Box<Expr>,
-    },
-    Last(u32),
-    /// A member of a union that is known at run time only.
-    Member {
-        union: UnionRef,
-        member: u32,
-    },
-}
-
-/// Which header union is meant.
-#[derive(Clone, Debug)]
-pub(crate) enum UnionRef {
-    Fixed(u32),
-    Element { stack: u32, index: Box<Expr> },
-    Last(u32),
-}
-
-/// Which stack is meant, of headers or of unions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StackRef {
-    Headers(u32),
-    Unions(u32),
-}
+use super::form::{HeaderRef, StackRef, UnionRef};
 
 impl HeaderRef {
     /// A header of the same type.

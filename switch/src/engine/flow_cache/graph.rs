@@ -8,7 +8,8 @@ use super::super::profile::Profile;
 use super::super::table::Table;
 use std::ops::Range;
 
-/// An instruction, and where the action that it belongs to goes back to; [`OUTSIDE`] of actions that tables call, nowhere.
+/// An instruction, and where the action that it belongs to goes back to; [`OUTSIDE`] of actions
+/// that tables call, nowhere.
 pub(super) type Place = (u32, u32);
 
 pub(super) const OUTSIDE: u32 = u32::MAX;
@@ -43,38 +44,52 @@ impl<'a> Graph<'a> {
         self.code.insns.get(place as usize).copied().unwrap_or(Insn::End)
     }
 
-    /// What an instruction does to the frame, a table's look-up and arguments included.
+    /// What an instruction does to the frame, with what it refers to: tables, checksums, hashes,
+    /// stacks.
     pub(super) fn effect(&self, insn: Insn) -> Effect {
-        let mut effect = insn.effect(self.layout, self.calculations);
-        if let Insn::Apply { table } = insn {
-            let arguments = self.code.arguments..self.code.scratch;
-            if let Some(reads) = self.tables.get(table as usize).and_then(|table| table.reads.as_ref()) {
-                effect.reads.extend(reads.iter().cloned());
-            } else {
-                (effect.pure, effect.reads_all) = (false, true);
+        let mut effect = insn.effect();
+        match insn {
+            Insn::Apply { table } => {
+                if let Some(reads) = self.tables.get(table as usize).and_then(|table| table.reads.as_ref()) {
+                    effect.reads.extend(reads.iter().cloned());
+                } else {
+                    (effect.pure, effect.reads_all) = (false, true);
+                }
+                // As many of them as the action has.
+                effect.writes.push(self.code.arguments..self.code.scratch);
             }
-            // As many of them as the action has.
-            effect.writes.push(arguments);
-        }
-        if let Insn::Update { checksum } = insn
-            && let Some(checksum) = self.checksums.get(checksum as usize)
-            && let Some(reads) = self.calculations[checksum.calculation as usize].limbs(self.layout)
-        {
-            effect.reads_all = false;
-            effect.reads.extend(reads);
+            Insn::Hash { calculation, .. } => effect.pure = self.computes(calculation, &mut effect),
+            Insn::Update { checksum } => {
+                if let Some(checksum) = self.checksums.get(checksum as usize) {
+                    self.computes(checksum.calculation, &mut effect);
+                }
+            }
+            Insn::ExtractNext { stack } | Insn::ExtractNextVariable { stack, .. } => {
+                effect.update(self.layout.stacks[stack as usize].next as u32, 1);
+            }
+            Insn::ExtractNextMember { stack, .. } => {
+                effect.update(self.layout.union_stacks[stack as usize].next as u32, 1);
+            }
+            _ => {}
         }
         if let Some(header) = self.header(insn) {
             // Its fields stay where it is valid already.
             let siblings = header.union.map_or(&[][..], |union| &self.layout.unions[union as usize]);
-            effect.reads.push(header.limbs.clone());
-            effect.writes.push(header.limbs.clone());
-            for sibling in siblings.iter().map(|sibling| self.layout.headers[*sibling as usize].valid()) {
-                effect.reads.push(sibling..sibling + 1);
-                effect.writes.push(sibling..sibling + 1);
+            effect.update(header.limbs.start as u32, header.limbs.len());
+            for sibling in siblings {
+                effect.update(self.layout.headers[*sibling as usize].valid() as u32, 1);
             }
             (effect.pure, effect.reads_all) = (true, false);
         }
         effect
+    }
+
+    /// Whether a calculation is over limbs that are known, which are read then.
+    fn computes(&self, calculation: u32, effect: &mut Effect) -> bool {
+        let Some(reads) = self.calculations[calculation as usize].limbs(self.layout) else { return false };
+        effect.reads.extend(reads);
+        effect.reads_all = false;
+        true
     }
 
     /// The header that an instruction adds or removes, where that is known.
@@ -90,19 +105,12 @@ impl<'a> Graph<'a> {
         match self.insn(place) {
             Insn::End => {}
             Insn::Jump { to } | Insn::Loop { to } => visit((to, back)),
-            Insn::IfZero { to, .. }
-            | Insn::IfNotZero { to, .. }
-            | Insn::IfEqual { to, .. }
-            | Insn::IfUnequal { to, .. }
-            | Insn::IfLess { to, .. }
-            | Insn::IfNotLess { to, .. }
-            | Insn::Branch { to, .. } => {
-                visit((place + 1, back));
-                visit((to, back));
-            }
             Insn::Return | Insn::ReturnUnlessExit => visit((back, OUTSIDE)),
             Insn::Apply { table } => self.behind_table(table as usize, visit),
-            _ => visit((place + 1, back)),
+            mut other => {
+                visit((place + 1, back));
+                other.target().into_iter().for_each(|to| visit((*to, back)));
+            }
         }
     }
 

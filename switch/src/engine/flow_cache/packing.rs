@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Limbs in as few words as the fields in them take: what a flow costs in caches decides how fast its packets are.
+//! Limbs in as few words as the fields in them take: what a flow costs in caches decides how fast
+//! its packets are.
 
 use super::super::bits::limbs_for;
 use super::super::layout::Layout;
 
-/// Which limbs, by the bits that each has room for. Words are full: the last limb of a kind is there as often as it takes.
+/// Which limbs, by the bits that each has room for. Words are full: the last limb of a kind is
+/// there as often as it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packing {
     whole: Box<[[u32; 1]]>,
@@ -48,6 +50,7 @@ impl Packing {
     }
 
     /// By word: the bits of its parts, and their limbs, from the least significant one on.
+    #[cfg(feature = "native")]
     pub(crate) fn parts(&self) -> impl Iterator<Item = (u32, &[u32])> {
         let whole = self.whole.iter().map(|limbs| (64, &limbs[..]));
         let halves = self.halves.iter().map(|limbs| (32, &limbs[..]));
@@ -117,7 +120,7 @@ fn put<const BITS: u32, const COUNT: usize>(limbs: &[[u32; COUNT]], words: &[u64
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::native::NativePacking;
+    use super::super::super::native::packing::NativePacking;
     use super::*;
     use proptest::prelude::*;
 

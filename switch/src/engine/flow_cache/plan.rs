@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides ingress's first part for packets with the same headers, and what it leaves: conditional constant propagation
-//! (Wegman and Zadeck, TOPLAS 1991), with the headers' validity as constants.
+//! What decides ingress's first part for packets with the same headers, and what it leaves:
+//! conditional constant propagation (Wegman and Zadeck, TOPLAS 1991), with the headers' validity as
+//! constants.
 
 use super::super::code::Insn;
 use super::super::layout::Header;
-use super::super::native::NativePacking;
+use super::super::native::packing::NativePacking;
 use super::graph::{Graph, OUTSIDE, Place};
 use super::packing::{Packing, widths};
 use super::split::Split;
@@ -51,7 +52,8 @@ struct Planner<'a> {
     compared: usize,
 }
 
-/// The plan for packets of which the parser has extracted these headers, by number; `None` where there is none.
+/// The plan for packets of which the parser has extracted these headers, by number; `None` where
+/// there is none.
 pub(super) fn plan(graph: Graph<'_>, split: &Split, extracted: u64) -> Option<Plan> {
     let beginning = beginning(&graph, split, extracted);
     let start = (graph.code.ingress, OUTSIDE);

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where ingress stops following from the packet alone: found once, when the program is loaded.
 //!
-//! [`Insn::Remember`] is put in front of each instruction at which that may be: the first on its path that reads or writes
-//! what outlives the packet, knows the time, or asks something of the switch.
+//! [`Insn::Remember`] is put in front of each instruction at which that may be: the first on its
+//! path that reads or writes what outlives the packet, knows the time, or asks something of the
+//! switch.
 
 use super::super::calculation::{Calculation, Checksum};
 use super::super::code::{Code, Insn};
 use super::super::intrinsic::Intrinsics;
 use super::super::layout::{Layout, Slot};
-use super::super::program::InitialState;
+use super::super::state::InitialState;
 use super::super::table::Table;
 use super::graph::{Graph, OUTSIDE, Place, TableUse};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most places that are looked at, an action's instructions once for each place that it goes back to.
+/// Most places that are looked at, an action's instructions once for each place that it goes back
+/// to.
 const MOST_PLACES: usize = 1 << 16;
 /// Most instructions in front of which ingress stops following from the packet.
 const MOST_ENDS: usize = 256;
@@ -29,9 +31,11 @@ pub(crate) struct Split {
     ends: Vec<String>,
     /// Names of the tables with keys in front of it.
     tables: Vec<String>,
-    /// Places behind [`Insn::Remember`], in order. Of each, by limb of what packets change: whether it may be read from there on.
+    /// Places behind [`Insn::Remember`], in order. Of each, by limb of what packets change: whether
+    /// it may be read from there on.
     pub(super) ends_at: Vec<(u32, Vec<bool>)>,
-    /// By limb of headers and metadata: whether it may differ from 0 before ingress, beside those of extracted headers.
+    /// By limb of headers and metadata: whether it may differ from 0 before ingress, beside those
+    /// of extracted headers.
     pub(super) given: Vec<bool>,
     /// By table.
     pub(super) uses: Vec<TableUse>,
@@ -58,6 +62,22 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// What each table may do to any packet.
+    fn uses(&self) -> Vec<TableUse> {
+        let InitialState { tables, profiles, .. } = self.state;
+        tables.iter().map(|table| TableUse::of(table, profiles, self.layout)).collect()
+    }
+
+    /// The limbs that the switch itself reads: headers, intrinsic metadata, and lists of fields.
+    fn kept(&self) -> Vec<bool> {
+        let mut kept = vec![false; self.layout.size];
+        let slots = self.intrinsics.slots().chain(self.lists.iter().copied());
+        slots.for_each(|slot| kept[slot.all_limbs()].fill(true));
+        let headers = self.layout.headers.iter().filter(|header| !header.metadata);
+        headers.for_each(|header| kept[header.limbs.clone()].fill(true));
+        kept
+    }
+
     /// What an instruction is that ends what is remembered.
     fn describe(&self, insn: Insn) -> String {
         let InitialState { tables, arrays, meters, .. } = self.state;
@@ -82,13 +102,14 @@ impl Source<'_> {
             Insn::Loop { .. } => "a loop".into(),
             Insn::Hash { .. } => "a hash of the payload".into(),
             Insn::End => "the end of ingress".into(),
-            insn if insn.effect(self.layout, self.calculations).pure => "the time of arrival".into(),
-            _ => "a header that is found at run time".into(),
+            insn if insn.effect().reads_all => "a header that is found at run time".into(),
+            _ => "the time of arrival".into(),
         }
     }
 }
 
-/// Splits the ingress of a program, of which there is code without and with the notes of a trace, or says why it cannot be.
+/// Splits the ingress of a program, of which there is code without and with the notes of a trace,
+/// or says why it cannot be.
 pub(crate) fn split([code, traced]: &mut [Code; 2], source: &Source<'_>) -> Result<Split, String> {
     let Source { layout, calculations, checksums, intrinsics, state, .. } = *source;
     if layout.headers.len() > 64 {
@@ -98,8 +119,7 @@ pub(crate) fn split([code, traced]: &mut [Code; 2], source: &Source<'_>) -> Resu
     if calls.sum::<usize>() > MOST_PLACES {
         return Err("its tables may call too many actions".into());
     }
-    let of = |table| TableUse::of(table, &state.profiles, layout);
-    let uses: Vec<TableUse> = state.tables.iter().map(of).collect();
+    let uses = source.uses();
     let graph = Graph { code, layout, calculations, checksums, tables: &uses };
     let given = given(&graph, intrinsics)?;
     let (marked, ends, tables) = ends(&graph, intrinsics)?;
@@ -114,11 +134,7 @@ pub(crate) fn split([code, traced]: &mut [Code; 2], source: &Source<'_>) -> Resu
     }
     code.put_before(&marked, Insn::Remember);
     let graph = Graph { code, layout, calculations, checksums, tables: &uses };
-    let mut kept = vec![false; layout.size];
-    let slots = intrinsics.slots().chain(source.lists.iter().copied());
-    slots.for_each(|slot| kept[slot.all_limbs()].fill(true));
-    let headers = layout.headers.iter().filter(|header| !header.metadata);
-    headers.for_each(|header| kept[header.limbs.clone()].fill(true));
+    let kept = source.kept();
     let places: Vec<usize> =
         (0..code.insns.len()).filter(|place| code.insns[*place] == Insn::Remember).collect();
     if places.len() > MOST_ENDS {
@@ -133,7 +149,27 @@ pub(crate) fn split([code, traced]: &mut [Code; 2], source: &Source<'_>) -> Resu
     Ok(Split { ends, tables, ends_at, given, uses, notes_packets })
 }
 
-/// The limbs that the parser may write beside those of the headers that it extracts, and those that the switch writes.
+/// By limb of headers and metadata: whether something behind ingress may read it, with the notes of a
+/// trace or without. p4c's results of expressions are mostly not read.
+pub(crate) fn behind_ingress(codes: &[Code; 2], source: &Source<'_>) -> Vec<bool> {
+    let Source { layout, calculations, checksums, .. } = *source;
+    let (uses, kept) = (source.uses(), source.kept());
+    let known = |code: &Code| {
+        let graph = Graph { code, layout, calculations, checksums, tables: &uses };
+        live(&graph, &kept, &[code.egress as usize]).map(|mut known| known.remove(0))
+    };
+    let mut all = vec![true; layout.size];
+    let [Ok(plain), Ok(traced)] = codes.each_ref().map(known) else { return all };
+    let metadata =
+        layout.headers.iter().filter(|header| header.metadata && header.name != "standard_metadata");
+    for limb in metadata.flat_map(|header| &header.fields).flat_map(|field| field.slot.limbs()) {
+        all[limb] = plain[limb] || traced[limb];
+    }
+    all
+}
+
+/// The limbs that the parser may write beside those of the headers that it extracts, and those that
+/// the switch writes.
 fn given(graph: &Graph<'_>, intrinsics: &Intrinsics) -> Result<Vec<bool>, String> {
     let mut given = vec![false; graph.layout.size];
     for place in graph.code.parse..graph.code.ingress {
@@ -156,7 +192,8 @@ fn given(graph: &Graph<'_>, intrinsics: &Intrinsics) -> Result<Vec<bool>, String
 
 type Ends = (Vec<bool>, Vec<Insn>, Vec<u32>);
 
-/// Which instructions end what follows from the packet, what they are, and the tables in front of them.
+/// Which instructions end what follows from the packet, what they are, and the tables in front of
+/// them.
 fn ends(graph: &Graph<'_>, intrinsics: &Intrinsics) -> Result<Ends, String> {
     let mut clock = vec![false; graph.code.frame.len()];
     intrinsics.ingress_timestamp.into_iter().for_each(|slot| clock[slot.all_limbs()].fill(true));
@@ -189,8 +226,8 @@ fn ends(graph: &Graph<'_>, intrinsics: &Intrinsics) -> Result<Ends, String> {
     Ok((marked, ends, tables.into_iter().collect()))
 }
 
-/// For each of these places the limbs that may be read from there on before they are written: the backward analysis of every compiler.
-/// `kept` are read by the switch itself.
+/// For each of these places the limbs that may be read from there on before they are written: the
+/// backward analysis of every compiler. `kept` are read by the switch itself.
 fn live(graph: &Graph<'_>, kept: &[bool], places: &[usize]) -> Result<Vec<Vec<bool>>, String> {
     let code = graph.code;
     let words = code.constants.div_ceil(64);
@@ -251,7 +288,8 @@ fn live(graph: &Graph<'_>, kept: &[bool], places: &[usize]) -> Result<Vec<Vec<bo
                 next.iter().for_each(|start| join(&mut bits, *start));
             }
             let effect = &effects[place];
-            // These may leave limbs as they are. A table gives an action all the arguments that this reads.
+            // These may leave limbs as they are. A table gives an action all the arguments that
+            // this reads.
             if !matches!(insn, Insn::AddHeader { .. } | Insn::RemoveHeader { .. }) {
                 effect.writes.iter().cloned().flatten().for_each(|at| set(&mut bits, at, false));
             }

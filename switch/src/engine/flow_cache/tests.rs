@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet costs, in instructions of the engine and limbs: exact, and the same on every machine.
+//! What a packet costs, in instructions of the engine and limbs: exact, and the same on every
+//! machine.
 
 use super::super::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};
 use super::super::{EgressOutcome, Pipeline, QueueMetadata};
 use super::{FlowCache, MOST_FLOWS};
 
 const HOW: &str = "Fewer is better: put the new number here. More: a change of the engine, of the program or of p4c makes every \
-    packet slower; measure it with `trimwire-switch bench` beside the commit before, and say in the commit why it is worth that";
+    packet slower; measure it with `cargo bench` beside the commit before, and say in the commit why it is worth that";
 
 fn call(action: &str, params: &[u128]) -> ActionSpec {
     let params = params.iter().map(|&param| value(param)).collect();

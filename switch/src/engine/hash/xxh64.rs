@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! XXH64 with seed 0, as its specification describes it (version 0.1.1, "XXH64 algorithm description").
+//! XXH64 with seed 0, as its specification describes it (version 0.1.1, "XXH64 algorithm
+//! description").
 
 const PRIMES: [u64; 5] = [
     0x9e37_79b1_85eb_ca87,

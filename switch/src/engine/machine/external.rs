@@ -8,8 +8,8 @@ use super::super::wide::Wide;
 use super::Machine;
 
 impl Machine<'_> {
-    /// Carries out an instruction on state or requests; `false` where it is none.
-    pub(super) fn external(&mut self, insn: Insn, phv: &mut [u64], packet: &mut Packet) -> bool {
+    /// Carries out an instruction on state or requests.
+    pub(super) fn external(&mut self, insn: Insn, phv: &mut [u64], packet: &mut Packet) {
         let value = |at: u32| phv[at as usize];
         // As BMv2 converts to an index: the low 32 bits.
         let index = |at: u32| phv[at as usize] as u32;
@@ -37,10 +37,6 @@ impl Machine<'_> {
                 let (unit, now_ns, length) = (array.unit, self.now_ns, packet.ingress_length);
                 let cell = array.cells.get_mut(index(at) as usize);
                 phv[to as usize] = cell.map_or(NONE, |cell| u64::from(cell.color(now_ns, unit, length)));
-            }
-            Insn::Offset { to, base, size } => {
-                let hash = value(to) % value(size).max(1);
-                phv[to as usize] = hash.wrapping_add(value(base));
             }
             Insn::Random { to, low, high } => {
                 phv[to as usize] = self.work.random.between(value(low), value(high));
@@ -71,13 +67,13 @@ impl Machine<'_> {
                 let values: Vec<String> = message.values.iter().map(text).collect();
                 tracing::info!(target: "p4", "{}", render(&message.format, &values));
             }
-            _ => return false,
+            other => debug_assert!(false, "{other:?} is of another part"),
         }
-        true
     }
 }
 
-/// `log_msg`: each pair of braces, whatever is between them, is replaced by the next value; `\{` and `\}` are braces.
+/// `log_msg`: each pair of braces, whatever is between them, is replaced by the next value; `\{`
+/// and `\}` are braces.
 fn render(format: &str, values: &[String]) -> String {
     let mut text = String::with_capacity(format.len());
     let mut values = values.iter();

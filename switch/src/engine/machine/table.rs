@@ -4,12 +4,14 @@
 use super::super::code::Next;
 use super::super::packet::Packet;
 use super::super::slot::store;
-use super::super::table::{self, Hit, Target};
+use super::super::table::call::Target;
+use super::super::table::{self, Hit};
 use super::Machine;
 
 impl Machine<'_> {
-    /// Looks up; gives where the action begins, with its arguments in the frame, and where to go on behind it.
-    pub(in super::super) fn apply(
+    /// Looks up; gives where the action begins, with its arguments in the frame, and where to go on
+    /// behind it.
+    pub(crate) fn apply(
         &mut self,
         number: usize,
         phv: &mut [u64],
@@ -20,7 +22,8 @@ impl Machine<'_> {
     }
 
     /// The same of a table whose keys are one word together, which is this.
-    pub(in super::super) fn apply_word(
+    #[cfg(feature = "native")]
+    pub(crate) fn apply_word(
         &mut self,
         number: usize,
         word: u64,
@@ -72,7 +75,7 @@ impl Machine<'_> {
     }
 
     /// What an entry with a counter, a meter or an age keeps of a packet.
-    pub(super) fn note_packet(&mut self, number: usize, hit: Hit, phv: &mut [u64], packet: &Packet) {
+    pub(crate) fn note_packet(&mut self, number: usize, hit: Hit, phv: &mut [u64], packet: &Packet) {
         let table = &mut *self.control.tables[number];
         let (counted, meter) = (table.info.has_counter, table.direct_meter);
         if let Some(handle) = hit {

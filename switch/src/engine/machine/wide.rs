@@ -6,8 +6,8 @@ use super::super::code::{Insn, WideOp};
 use super::super::expression::Ring;
 use super::super::wide::Wide;
 
-/// Carries out an instruction on several limbs; `false` where it is none.
-pub(super) fn execute(insn: Insn, phv: &mut [u64]) -> bool {
+/// Carries out an instruction on several limbs.
+pub(super) fn execute(insn: Insn, phv: &mut [u64]) {
     match insn {
         Insn::Wide { op, words, to, left, right } => {
             operate(op, usize::from(words), to as usize, left as usize, right as usize, phv);
@@ -31,12 +31,12 @@ pub(super) fn execute(insn: Insn, phv: &mut [u64]) -> bool {
         Insn::StoreSigned { words, to, from, width } => {
             store_signed(phv, to as usize, from as usize, usize::from(words), width);
         }
-        _ => return false,
+        other => debug_assert!(false, "{other:?} is of another part"),
     }
-    true
 }
 
-/// A field's value in `words` limbs. Behind a signed field stands whether it holds its bits as an unsigned number.
+/// A field's value in `words` limbs. Behind a signed field stands whether it holds its bits as an
+/// unsigned number.
 pub(super) fn load(phv: &mut [u64], to: usize, words: usize, from: usize, width: u32, signed: bool) {
     let limbs = limbs_for(width);
     let top = phv[from + limbs - 1];
@@ -53,7 +53,8 @@ pub(super) fn load(phv: &mut [u64], to: usize, words: usize, from: usize, width:
     }
 }
 
-/// The low bits of a number to a signed field, and whether the number is one that the field's type does not have.
+/// The low bits of a number to a signed field, and whether the number is one that the field's type
+/// does not have.
 pub(super) fn store_signed(phv: &mut [u64], to: usize, from: usize, words: usize, width: u32) {
     let limbs = limbs_for(width);
     let top = (width as usize - 1) / 64;
@@ -67,8 +68,8 @@ pub(super) fn store_signed(phv: &mut [u64], to: usize, from: usize, words: usize
     phv[to + limbs] = u64::from(unsigned);
 }
 
-/// [`operate`] on two limbs, which is what sums and products of fields of up to 64 bits take: the same results by the processor's own
-/// arithmetic. `None` for what is left to the general way.
+/// [`operate`] on two limbs, which is what sums and products of fields of up to 64 bits take: the
+/// same results by the processor's own arithmetic. `None` for what is left to the general way.
 fn operate_on_two(op: WideOp, left: usize, right: usize, phv: &[u64]) -> Option<u128> {
     let number = |at: usize| u128::from(phv[at]) | u128::from(phv[at + 1]) << 64;
     let amount = |at: usize| u32::try_from(phv[at]).unwrap_or(u32::MAX);

@@ -2,8 +2,8 @@
 //! The deparser as machine code: all valid headers in one function.
 
 use super::super::code::Code;
-use super::Parts;
-use super::translate::{bytes, limbs, signature};
+use super::module::{bytes, limbs, signature};
+use super::parts::Parts;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64, Type};
 use cranelift_codegen::ir::{BlockArg, Endianness, Function, InstBuilder as _};
@@ -11,7 +11,8 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::JITModule;
 use cranelift_module::Module as _;
 
-/// Makes the function of a frame, bytes and their length: whether the valid headers fill them, which it writes as far as they do.
+/// Makes the function of a frame, bytes and their length: whether the valid headers fill them,
+/// which it writes as far as they do.
 pub(super) fn write_headers(
     code: &Code,
     program: &Parts<'_>,

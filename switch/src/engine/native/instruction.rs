@@ -2,10 +2,12 @@
 //! One instruction as Cranelift's.
 
 use super::super::arrays::Register;
-use super::super::code::{Insn, Select};
+use super::super::code::form::Select;
+use super::super::code::{Insn, Part};
 use super::super::expression::Compare;
 use super::super::table::Table;
-use super::translate::{AS_USUAL, Translator, fields};
+use super::module::fields;
+use super::translate::{AS_USUAL, Translator};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, Value};
@@ -201,13 +203,7 @@ impl Translator<'_, '_> {
                 self.builder.ins().store(fields(), exit, self.packet, self.at.exit as i32);
             }
             // Whatever the parser may reject.
-            Insn::ExtractNext { .. }
-            | Insn::ExtractVariable { .. }
-            | Insn::ExtractNextVariable { .. }
-            | Insn::ExtractNextMember { .. }
-            | Insn::Lookahead { .. }
-            | Insn::Advance { .. }
-            | Insn::Reject { .. } => self.call_and_go(place),
+            other if other.part() == Part::Parser => self.call_and_go(place),
             _ if self.wide(insn)? => {}
             _ => _ = self.call(place),
         }

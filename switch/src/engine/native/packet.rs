@@ -2,7 +2,8 @@
 //! Headers taken out of packets, and their checksums.
 
 use super::super::calculation::{Calculation, Checksum};
-use super::translate::{Translator, bytes, fields};
+use super::module::{bytes, fields};
+use super::translate::Translator;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I32, I64};
 use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKind, Value};
@@ -11,7 +12,8 @@ use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKin
 const MOST_HASHED: usize = 256;
 
 impl Translator<'_, '_> {
-    /// The value of a checksum over limbs of known headers. `otherwise` is where it goes if one of them is left out; `None` if it is not of that kind.
+    /// The value of a checksum over limbs of known headers. `otherwise` is where it goes if one of
+    /// them is left out; `None` if it is not of that kind.
     fn sum(&mut self, checksum: &Checksum, otherwise: Block) -> Result<Option<Value>, String> {
         let Some(sum) = self.program.calculations[checksum.calculation as usize].sum_of_limbs() else {
             return Ok(None);
@@ -131,7 +133,8 @@ impl Translator<'_, '_> {
         Ok(())
     }
 
-    /// In `slow` the interpreter carries the instruction out; then the packet goes to `next`, where translation goes on.
+    /// In `slow` the interpreter carries the instruction out; then the packet goes to `next`, where
+    /// translation goes on.
     fn slowly(&mut self, place: u32, slow: Block, next: Block) {
         self.builder.switch_to_block(slow);
         self.builder.set_cold_block(slow);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where blocks of machine code begin.
 
-use super::super::code::{Code, Insn, Next, Select};
+use super::super::code::form::Select;
+use super::super::code::{Code, Insn, Next};
 
 /// Places at which an instruction begins a block, and those that only a run tells.
 pub(super) struct Places {

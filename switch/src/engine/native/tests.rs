@@ -3,14 +3,17 @@
 
 use super::super::Pipeline;
 use super::super::arrays::Arrays;
-use super::super::code::{Code, Insn, Select, SelectCase, WideOp};
+use super::super::code::form::{Select, SelectCase};
+use super::super::code::{Code, Insn, WideOp};
 use super::super::expression::{Compare, Ring};
 use super::super::flow_cache::Resume;
 use super::super::layout::Layout;
 use super::super::machine::Machine;
 use super::super::packet::Packet;
 use super::super::parser::Deparser;
-use super::{Native, Parts};
+use super::super::run;
+use super::call::{MOST_INSTRUCTIONS, Native};
+use super::parts::Parts;
 use proptest::prelude::*;
 
 /// Limbs that code writes, and constants behind them.
@@ -45,14 +48,15 @@ fn native(code: &Code) -> Result<Native, String> {
         tables: &[],
         arrays: &Arrays::default(),
     };
-    Native::compile(code, &parts)
+    Native::of(code, &parts)
 }
 
 /// The limbs and the packet's exit behind the code.
 fn run(pipeline: &mut Pipeline, code: &Code, native: Option<&Native>) -> (Vec<u64>, bool) {
     let Pipeline { program, control, work, .. } = pipeline;
     let mut packet = Packet { phv: code.frame.clone(), frame: vec![0; 64], ..Packet::default() };
-    Machine { program, code, native, control, work, now_ns: 0 }.run(0, &mut packet);
+    let mut machine = Machine { program, code, control, work, now_ns: 0 };
+    run::run(&mut machine, native, 0, &mut packet);
     (packet.phv, packet.exit)
 }
 
@@ -61,7 +65,8 @@ fn pipeline() -> Pipeline {
     Pipeline::load(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// One instruction at a place, of any kind that machine code has of its own and goes nowhere but on.
+/// One instruction at a place, of any kind that machine code has of its own and goes nowhere but
+/// on.
 fn insns(place: u32) -> impl Strategy<Value = Insn> {
     let to = 0..LIMBS;
     let from = || 0..LIMBS + CONSTANTS.len() as u32;
@@ -230,7 +235,7 @@ fn limbs_outside_the_frame_and_writes_to_constants_are_refused() {
 
 #[test]
 fn what_is_too_large_to_compile_is_interpreted() {
-    let copies = vec![Insn::Copy { to: 0, from: 1 }; super::MOST_INSTRUCTIONS + 1];
+    let copies = vec![Insn::Copy { to: 0, from: 1 }; MOST_INSTRUCTIONS + 1];
     let error = native(&code(copies, vec![], &[0, 0])).map(|_| ()).unwrap_err();
     assert!(error.contains("16385 instructions, more than 16384"), "{error}");
 }
@@ -244,7 +249,7 @@ fn an_action_that_nobody_called_ends() {
     for back in [1, 2, 3, u32::MAX] {
         let Pipeline { program, control, work, .. } = &mut pipeline;
         let (mut packet, mut phv) = (Packet::default(), code.frame.clone());
-        let mut machine = Machine { program, code: &code, native: None, control, work, now_ns: 0 };
+        let mut machine = Machine { program, code: &code, control, work, now_ns: 0 };
         native.run(&mut machine, Resume { back, ..Resume::at(0) }, &mut phv, &mut packet);
         assert_eq!(phv[0], 1, "back to {back}");
     }
@@ -262,6 +267,7 @@ fn code_goes_on_from_where_it_is_told() {
     let mut pipeline = pipeline();
     let Pipeline { program, control, work, .. } = &mut pipeline;
     let mut packet = Packet { phv: code.frame.clone(), ..Packet::default() };
-    Machine { program, code: &code, native: Some(&native), control, work, now_ns: 0 }.run(2, &mut packet);
+    let mut machine = Machine { program, code: &code, control, work, now_ns: 0 };
+    run::run(&mut machine, Some(&native), 2, &mut packet);
     assert_eq!(packet.phv[..2], [0, 1]);
 }

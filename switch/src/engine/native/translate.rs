@@ -2,13 +2,13 @@
 //! Instructions to Cranelift's.
 
 use super::super::code::Code;
-use super::Parts;
+use super::module::{fields, limbs, signature};
+use super::parts::Parts;
 use super::places::Places;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I32, I64};
 use cranelift_codegen::ir::{
-    AbiParam, AliasRegion, Block, BlockArg, BlockCall, Endianness, FuncRef, Function, InstBuilder as _,
-    JumpTableData, MemFlags, Signature, Type, Value,
+    Block, BlockArg, BlockCall, Endianness, FuncRef, Function, InstBuilder as _, JumpTableData, Type, Value,
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::JITModule;
@@ -44,13 +44,6 @@ pub(super) struct Calls {
     pub(super) hash: FuncRef,
 }
 
-pub(super) fn signature(module: &JITModule, parameters: &[Type], result: Option<Type>) -> Signature {
-    let mut signature = module.make_signature();
-    signature.params = parameters.iter().map(|&of| AbiParam::new(of)).collect();
-    signature.returns = result.into_iter().map(AbiParam::new).collect();
-    signature
-}
-
 pub(super) struct Translator<'a, 'f> {
     pub(super) builder: FunctionBuilder<'f>,
     pub(super) code: &'a Code,
@@ -71,22 +64,8 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) length: Value,
 }
 
-/// Limbs; the context and the packet; the frame: none of them reaches into another.
-pub(super) fn limbs() -> MemFlags {
-    MemFlags::trusted().with_alias_region(Some(AliasRegion::Heap))
-}
-
-pub(super) fn fields() -> MemFlags {
-    MemFlags::trusted().with_alias_region(Some(AliasRegion::Vmctx))
-}
-
-pub(super) fn bytes() -> MemFlags {
-    let mut flags = MemFlags::new();
-    flags.set_notrap();
-    flags.with_alias_region(Some(AliasRegion::Table))
-}
-
-/// Makes the function of the whole code, and gives the number of each place that it can be told to go to; others, and one behind the last, have 0.
+/// Makes the function of the whole code, and gives the number of each place that it can be told to
+/// go to; others, and one behind the last, have 0.
 pub(super) fn translate(
     code: &Code,
     program: &Parts<'_>,

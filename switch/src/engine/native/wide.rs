@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of two limbs, which sums and products of fields of up to 64 bits take, and moves of several.
+//! Numbers of two limbs, which sums and products of fields of up to 64 bits take, and moves of
+//! several.
 
 use super::super::bits::limbs_for;
 use super::super::code::{Insn, WideOp};

@@ -358,6 +358,7 @@ impl Deparser {
     }
 
     /// Numbers of headers, valid or not, in the order in which they leave.
+    #[cfg(feature = "native")]
     pub(crate) fn order(&self) -> impl Iterator<Item = u32> {
         self.order.iter().map(|emitted| emitted.header)
     }
@@ -378,7 +379,8 @@ impl Deparser {
         self.order.iter().map(bytes).sum()
     }
 
-    /// Writes the valid headers over the first `length` bytes of `data`; `false` where they take more or less, or are not made of whole words.
+    /// Writes the valid headers over the first `length` bytes of `data`; `false` where they take
+    /// more or less, or are not made of whole words.
     pub(crate) fn overwrite(&self, layout: &Layout, phv: &[u64], data: &mut [u8], length: usize) -> bool {
         let mut at = 0;
         for header in self.valid(layout, phv) {

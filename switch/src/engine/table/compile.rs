@@ -16,9 +16,10 @@ use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
 use super::super::limits::Pieces;
 use super::super::meter::MeterUnit;
+use super::call::{Call, Target};
 use super::key::show;
 use super::tuples::TupleSpace;
-use super::{Call, Direct, Entry, Idle, Index, Key, NextNodes, Table, Target};
+use super::{Direct, Entry, Idle, Index, Key, NextNodes, Table};
 
 /// A call's arguments, checked and packed.
 pub(crate) fn compile_call(
@@ -245,7 +246,8 @@ fn next_nodes(node: &Value, actions: &[u32], scope: &TableScope<'_>) -> Result<N
         }
         let next = next.get(name).ok_or_else(|| malformed(node, format!("no next table after `{name}`")))?;
         let next = scope.node(node, next)?;
-        // Tables that share an action profile have their own copies of one action; a member may hold any of them.
+        // Tables that share an action profile have their own copies of one action; a member may
+        // hold any of them.
         let copies = scope.by_name.get(name.as_str()).map_or(&[][..], Vec::as_slice);
         scope.pieces.take(copies.len())?;
         by_action.extend(copies.iter().map(|&copy| (copy, next)));
@@ -301,7 +303,8 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
     Ok(())
 }
 
-/// A number of `width` bits without those after the first `length`: p4c leaves them as the programmer wrote them.
+/// A number of `width` bits without those after the first `length`: p4c leaves them as the
+/// programmer wrote them.
 fn first_bits(mut value: Vec<u8>, width: u32, length: u32) -> Vec<u8> {
     let mut clear = width.saturating_sub(length);
     for byte in value.iter_mut().rev() {

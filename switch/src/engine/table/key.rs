@@ -60,7 +60,8 @@ impl RangePart {
 }
 
 impl Table {
-    /// Checks match values against the table's keys and packs them; also returns them in canonical form.
+    /// Checks match values against the table's keys and packs them; also returns them in canonical
+    /// form.
     pub(crate) fn compile_key(&self, matches: &[MatchValue]) -> Result<(CompiledKey, Vec<MatchValue>)> {
         let table = &self.info.name;
         if self.keys.is_empty() {

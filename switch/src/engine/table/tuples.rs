@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999): one hash map per mask, so that a look-up costs as
-//! many probes as there are masks, however many entries. Ranges are left to the caller to check.
+//! Tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999): one hash map per mask, so that
+//! a look-up costs as many probes as there are masks, however many entries. Ranges are left to the
+//! caller to check.
 
 use std::cmp::Reverse;
 
 use super::super::hasher::FixedMap;
 
-/// An entry's place in the order of matching: the largest priority first, then the lowest handle, as in BMv2.
+/// An entry's place in the order of matching: the largest priority first, then the lowest handle,
+/// as in BMv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     priority: Reverse<i32>,
@@ -25,7 +27,8 @@ struct Tuple {
     mask: Box<[u64]>,
     /// No entry ranks before it; removing entries leaves it.
     first: Rank,
-    /// By masked value, in order of rank: entries with ranges, or of several priorities, share a value.
+    /// By masked value, in order of rank: entries with ranges, or of several priorities, share a
+    /// value.
     entries: FixedMap<Box<[u64]>, Vec<Rank>>,
 }
 
@@ -62,7 +65,8 @@ impl TupleSpace {
         }
     }
 
-    /// The handle of the first entry in order of rank whose mask and value fit the key and that is `accepted`.
+    /// The handle of the first entry in order of rank whose mask and value fit the key and that is
+    /// `accepted`.
     pub(super) fn find(
         &self,
         key: &[u64],

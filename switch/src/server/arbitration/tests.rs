@@ -126,8 +126,9 @@ fn a_reset_makes_the_highest_of_those_that_are_connected_primary() {
 }
 
 proptest! {
-    /// What the specification promises, whatever happens: at most one primary, the one live controller that has the highest id
-    /// ever seen; and whoever is connected has been told the truth last.
+    /// What the specification promises, whatever happens: at most one primary, the one live
+    /// controller that has the highest id ever seen; and whoever is connected has been told the
+    /// truth last.
     #[test]
     fn the_highest_id_ever_is_primary_and_everybody_knows(
         steps in prop::collection::vec((0_usize..5, prop::option::of(0_u128..8), any::<bool>()), 1..60)

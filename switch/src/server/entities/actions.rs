@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Actions, and what table entries do.
 
-use super::{Refusal, Result, Target};
+use super::target::{Refusal, Result, Target};
 use crate::engine::entity::{ActionCall, ActionSpec};
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters and registers (P4Runtime, "CounterEntry & DirectCounterEntry", "RegisterEntry").
 
-use super::tables::DirectKey;
-use super::{Kind, Refusal, Result, Target, elements};
+use super::keys::DirectKey;
+use super::target::{Kind, Refusal, Result, Target, arrays, cells};
 use crate::engine::entity::CounterValue;
 use std::ops::Range;
-use tonic::Code;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::config::p4_bitstring_like_type_spec::TypeSpec as Bits;
 use trimwire_p4runtime::config::p4_data_type_spec::TypeSpec;
@@ -16,7 +15,7 @@ impl Target<'_> {
     /// Without data nothing changes.
     pub(super) fn write_counter(&mut self, entry: &v1::CounterEntry) -> Result<()> {
         let name = self.index.counter(entry.counter_id)?.name();
-        for cell in elements("counter", name, self.counter_size(name)?, entry.index.as_ref())? {
+        for cell in cells("counter", name, self.counter_size(name), entry.index.as_ref())? {
             if let Some(data) = &entry.data {
                 self.control.set_counter(name, cell, value_in(data))?;
             }
@@ -44,27 +43,18 @@ impl Target<'_> {
         };
         let (width, signed) = register_type(register)?;
         let value = if signed { sign_extended(value, width) } else { value.clone() };
-        for cell in elements("register", name, self.register_size(name)?, entry.index.as_ref())? {
+        for cell in cells("register", name, self.register_size(name), entry.index.as_ref())? {
             self.control.set_register(name, cell, &value)?;
         }
         Ok(())
     }
 
-    /// The counters that a filter asks for, by id, and which of their cells.
+    /// The counters that a filter asks for, and which of their cells.
     pub(super) fn counter_arrays(&self, filter: &v1::CounterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
-        let mut found = Vec::new();
-        for counter in &self.index.p4info().counters {
-            let (id, name) = (counter.id(), counter.name());
-            if filter.counter_id != 0 && filter.counter_id != id {
-                continue;
-            }
-            let cells = elements("counter", name, self.counter_size(name)?, filter.index.as_ref())?;
-            found.push((
-                Kind::CounterEntry(v1::CounterEntry { counter_id: id, index: None, data: None }),
-                cells,
-            ));
-        }
-        Ok(found)
+        let all = &self.index.p4info().counters;
+        let of = |counter_id| Kind::CounterEntry(v1::CounterEntry { counter_id, index: None, data: None });
+        let found = arrays(all, filter.counter_id, filter.index.as_ref(), |name| self.counter_size(name))?;
+        Ok(found.into_iter().map(|(id, cells)| (of(id), cells)).collect())
     }
 
     /// Cells of the counter that a filter names.
@@ -81,20 +71,14 @@ impl Target<'_> {
 
     /// As [`Self::counter_arrays`].
     pub(super) fn register_arrays(&self, filter: &v1::RegisterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
-        let mut found = Vec::new();
-        for register in &self.index.p4info().registers {
-            let (id, name) = (register.id(), register.name());
-            if filter.register_id != 0 && filter.register_id != id {
-                continue;
-            }
-            register_type(register)?;
-            let cells = elements("register", name, self.register_size(name)?, filter.index.as_ref())?;
-            found.push((
-                Kind::RegisterEntry(v1::RegisterEntry { register_id: id, index: None, data: None }),
-                cells,
-            ));
+        let all = &self.index.p4info().registers;
+        let of =
+            |register_id| Kind::RegisterEntry(v1::RegisterEntry { register_id, index: None, data: None });
+        let found = arrays(all, filter.register_id, filter.index.as_ref(), |name| self.register_size(name))?;
+        for (id, _) in &found {
+            register_type(self.index.register(*id)?)?;
         }
-        Ok(found)
+        Ok(found.into_iter().map(|(id, cells)| (of(id), cells)).collect())
     }
 
     /// As [`Self::read_counters`].
@@ -112,19 +96,13 @@ impl Target<'_> {
         cells.map(read).collect()
     }
 
-    fn counter_size(&self, name: &str) -> Result<usize> {
-        let found = self.control.counters().find(|(known, _)| *known == name);
-        found.map(|(_, size)| size).ok_or_else(|| missing("counter", name))
+    fn counter_size(&self, name: &str) -> Option<usize> {
+        self.control.counters().find(|(known, _)| *known == name).map(|(_, size)| size)
     }
 
-    fn register_size(&self, name: &str) -> Result<usize> {
-        let found = self.control.registers().find(|(known, ..)| *known == name);
-        found.map(|(_, size, _)| size).ok_or_else(|| missing("register", name))
+    fn register_size(&self, name: &str) -> Option<usize> {
+        self.control.registers().find(|(known, ..)| *known == name).map(|(_, size, _)| size)
     }
-}
-
-fn missing(what: &str, name: &str) -> Refusal {
-    Refusal::new(Code::NotFound, format!("the program has no {what} {name}"))
 }
 
 /// Width in bits, and whether it is signed.

@@ -3,7 +3,7 @@
 
 use super::super::digests::{Config, Digests};
 use super::super::ledger::Ledger;
-use super::{Kind, Refusal, Result, Target};
+use super::target::{Kind, Refusal, Result, Target};
 use std::collections::BTreeMap;
 use tonic::Code;
 use trimwire_p4runtime::p4info::{Index, Named as _};

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Meters, indirect and direct (P4Runtime, "MeterEntry & DirectMeterEntry").
 
-use super::tables::DirectKey;
-use super::{Kind, Refusal, Result, Target, arrays, elements};
+use super::arrays::value_out;
+use super::keys::DirectKey;
+use super::target::{Kind, Refusal, Result, Target, arrays, cells};
 use crate::engine::entity::{ColorCounters, MeterConfig};
 use std::ops::Range;
-use tonic::Code;
 use trimwire_p4runtime::p4info::Named as _;
 use trimwire_p4runtime::v1;
 
 impl Target<'_> {
-    /// Configures the meters that an entry names; without configuration they are taken out of service.
+    /// Configures the meters that an entry names; without configuration they are taken out of
+    /// service.
     pub(super) fn write_meter(&mut self, entry: &v1::MeterEntry) -> Result<()> {
         let name = self.index.meter(entry.meter_id)?.name();
         let config = entry.config.as_ref().map(config_in);
         supported(entry.config.as_ref())?;
-        for cell in elements("meter", name, self.meter_size(name)?, entry.index.as_ref())? {
+        for cell in cells("meter", name, self.meter_size(name), entry.index.as_ref())? {
             self.control.set_meter(name, cell, config)?;
             if entry.counter_data.is_some() {
                 self.control.clear_meter_colors(name, cell)?;
@@ -37,25 +38,13 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The meters that a filter asks for, by id, and which of their cells.
+    /// The meters that a filter asks for, and which of their cells.
     pub(super) fn meter_arrays(&self, filter: &v1::MeterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
-        let mut found = Vec::new();
-        for meter in &self.index.p4info().meters {
-            let (id, name) = (meter.id(), meter.name());
-            if filter.meter_id != 0 && filter.meter_id != id {
-                continue;
-            }
-            let cells = elements("meter", name, self.meter_size(name)?, filter.index.as_ref())?;
-            found.push((
-                Kind::MeterEntry(v1::MeterEntry {
-                    meter_id: id,
-                    counter_data: filter.counter_data,
-                    ..v1::MeterEntry::default()
-                }),
-                cells,
-            ));
-        }
-        Ok(found)
+        let all = &self.index.p4info().meters;
+        let counter_data = filter.counter_data;
+        let of = |meter_id| v1::MeterEntry { meter_id, counter_data, ..v1::MeterEntry::default() };
+        let found = arrays(all, filter.meter_id, filter.index.as_ref(), |name| self.meter_size(name))?;
+        Ok(found.into_iter().map(|(id, cells)| (Kind::MeterEntry(of(id)), cells)).collect())
     }
 
     /// Cells of the meter that a filter names.
@@ -76,11 +65,8 @@ impl Target<'_> {
         cells.map(read).collect()
     }
 
-    fn meter_size(&self, name: &str) -> Result<usize> {
-        let found = self.control.meters().find(|(known, _)| *known == name);
-        found
-            .map(|(_, size)| size)
-            .ok_or_else(|| Refusal::new(Code::NotFound, format!("the program has no meter {name}")))
+    fn meter_size(&self, name: &str) -> Option<usize> {
+        self.control.meters().find(|(known, _)| *known == name).map(|(_, size)| size)
     }
 }
 
@@ -119,6 +105,6 @@ pub(super) fn config_out(config: MeterConfig) -> v1::MeterConfig {
 
 pub(super) fn colors_out(colors: ColorCounters) -> v1::MeterCounterData {
     let ColorCounters { green, yellow, red } = colors;
-    let [green, yellow, red] = [green, yellow, red].map(|count| Some(arrays::value_out(count)));
+    let [green, yellow, red] = [green, yellow, red].map(|count| Some(value_out(count)));
     v1::MeterCounterData { green, yellow, red }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Action sets (P4Runtime, "One Shot Action Selector Programming"): the server makes the members and the group.
+//! Action sets (P4Runtime, "One Shot Action Selector Programming"): the server makes the members
+//! and the group.
 
 use super::super::ledger::{Element, OneShot};
 use super::actions::{action_of, call_of};
 use super::profiles::{check_shares, watch_number, watch_port};
-use super::{Refusal, Result, Target};
+use super::target::{Refusal, Result, Target};
 use crate::engine::entity::{Group, GroupMember};
 use tonic::Code;
 use trimwire_p4runtime::p4info::{Named, TableRef};
@@ -13,7 +14,8 @@ use trimwire_p4runtime::v1::action_profile_action::WatchKind;
 use trimwire_p4runtime::v1::action_profile_action_set::ActionSelectionMode;
 
 impl Target<'_> {
-    /// Makes members and a group for an action set, and gives the group's id. Nothing stays of one that is refused.
+    /// Makes members and a group for an action set, and gives the group's id. Nothing stays of one
+    /// that is refused.
     pub(super) fn make_one_shot(
         &mut self,
         table: TableRef<'_>,

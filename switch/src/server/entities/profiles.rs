@@ -2,7 +2,7 @@
 //! Members and groups of action profiles (P4Runtime, "ActionProfileMember & ActionProfileGroup").
 
 use super::actions::{action_of, call_of};
-use super::{Kind, Piece, Refusal, Result, Target};
+use super::target::{Kind, Piece, Refusal, Result, Target};
 use crate::engine::entity::{Group, GroupMember, Member};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,8 @@ use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::action_profile_group::member::WatchKind;
 use trimwire_p4runtime::v1::update::Type;
 
-/// Shares of weight in one group. Each is a member of the data plane's, as in BMv2, so that a weight is memory.
+/// Shares of weight in one group. Each is a member of the data plane's, as in BMv2, so that a
+/// weight is memory.
 const MOST_SHARES: i64 = 1 << 14;
 
 /// v1model's ports are `bit<9>`.
@@ -90,7 +91,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// What a filter asks for of members or groups, by profile, and by place where it asks for many.
+    /// What a filter asks for of members or groups, by profile, and by place where it asks for
+    /// many.
     pub(super) fn profile_pieces(&self, filter: &Kind) -> Result<Vec<Piece>> {
         let (profile, wanted) = match filter {
             Kind::ActionProfileMember(member) => (member.action_profile_id, member.member_id),
@@ -168,7 +170,8 @@ impl Target<'_> {
         Ok(found)
     }
 
-    /// Ids and names of the profiles that are programmed with members and groups, if they are programmed at all.
+    /// Ids and names of the profiles that are programmed with members and groups, if they are
+    /// programmed at all.
     fn manual_profiles(&self, id: u32) -> Result<Vec<(u32, &str)>> {
         if id != 0 {
             self.index.action_profile(id)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Multicast groups and clone sessions (P4Runtime, "PacketReplicationEngineEntry").
 
-use super::{Kind, Refusal, Result, Target};
+use super::target::{Kind, Refusal, Result, Target};
 use crate::engine::entity::{CloneOptions, Replica};
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::v1;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading table entries (P4Runtime, "Wildcard Reads" of "TableEntry"), and their counters and meters.
+//! Reading table entries (P4Runtime, "Wildcard Reads" of "TableEntry"), and their counters and
+//! meters.
 
 use super::super::ledger::Notes;
-use super::tables::key_of;
-use super::{Kind, Piece, Refusal, Result, Target, arrays, meters};
+use super::keys::key_of;
+use super::target::{Kind, Piece, Refusal, Result, Target};
+use super::{arrays, meters};
 use crate::engine::ControlError;
 use crate::engine::entity::{ActionSpec, DirectResources, MatchValue, Owner, TableRow, Value};
 use std::ops::Range;
@@ -15,7 +17,8 @@ use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 impl Target<'_> {
-    /// What a filter asks for of table entries or their direct resources, by table, and by place where it asks for many.
+    /// What a filter asks for of table entries or their direct resources, by table, and by place
+    /// where it asks for many.
     pub(super) fn table_pieces(&self, filter: &Kind) -> Result<Vec<Piece>> {
         let key = match filter {
             Kind::TableEntry(entry) => Some(entry),
@@ -108,7 +111,8 @@ impl Target<'_> {
         })
     }
 
-    /// Whose direct resources a filter asks for: one entry's, which has to be there, or those of all but the default entry.
+    /// Whose direct resources a filter asks for: one entry's, which has to be there, or those of
+    /// all but the default entry.
     fn owners(
         &self,
         filter: Option<&v1::TableEntry>,

@@ -3,12 +3,12 @@
 
 use super::super::ledger::Notes;
 use super::actions::call_of;
-use super::{Refusal, Result, Target, arrays, meters};
-use crate::engine::entity::{ActionSpec, DirectResources, MatchValue, Owner, TableEntry, Value};
-use trimwire_p4runtime::config::match_field::MatchType;
+use super::keys::key_of;
+use super::target::{Refusal, Result, Target};
+use super::{arrays, meters};
+use crate::engine::entity::{ActionSpec, DirectResources, MatchValue, Owner, TableEntry};
 use trimwire_p4runtime::p4info::{Named as _, TableRef};
 use trimwire_p4runtime::v1;
-use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 use trimwire_p4runtime::v1::update::Type;
 
@@ -82,7 +82,8 @@ impl Target<'_> {
         self.write_timeout(table, &wanted.matches, entry, None)
     }
 
-    /// The whole new state of an entry, but for an action that is left out: that stays ("Action Specification").
+    /// The whole new state of an entry, but for an action that is left out: that stays ("Action
+    /// Specification").
     fn modify(
         &mut self,
         table: TableRef<'_>,
@@ -123,7 +124,8 @@ impl Target<'_> {
         self.write_timeout(table, &wanted.matches, entry, Some(before.idle_timeout_ns))
     }
 
-    /// "Direct Resources": a meter that is left out goes back to its default, counters that are left out stay.
+    /// "Direct Resources": a meter that is left out goes back to its default, counters that are
+    /// left out stay.
     fn write_direct(
         &mut self,
         table: TableRef<'_>,
@@ -221,74 +223,4 @@ impl Target<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// The entry that a direct resource belongs to.
-pub(super) struct DirectKey {
-    /// `None`: the default entry.
-    matches: Option<Vec<MatchValue>>,
-    priority: i32,
-}
-
-impl DirectKey {
-    pub(super) fn of(table: TableRef<'_>, entry: &v1::TableEntry) -> Result<Self> {
-        let matches = if entry.is_default_action { None } else { Some(key_of(table, entry)?) };
-        Ok(Self { matches, priority: entry.priority })
-    }
-
-    pub(super) fn owner(&self) -> Owner<'_> {
-        match &self.matches {
-            Some(matches) => Owner::Entry { matches, priority: self.priority },
-            None => Owner::Default,
-        }
-    }
-}
-
-/// The key in the table's order, "don't care" elements filled in.
-pub(super) fn key_of(table: TableRef<'_>, entry: &v1::TableEntry) -> Result<Vec<MatchValue>> {
-    let given =
-        |id| entry.r#match.iter().find(|m| m.field_id == id).and_then(|m| m.field_match_type.as_ref());
-    table
-        .table
-        .match_fields
-        .iter()
-        .map(|field| {
-            Ok(match given(field.id) {
-                Some(FieldMatchType::Exact(m)) => MatchValue::Exact(m.value.clone()),
-                Some(FieldMatchType::Lpm(m)) => MatchValue::Lpm {
-                    value: m.value.clone(),
-                    prefix_len: m.prefix_len.clamp(0, 0xffff) as u16,
-                },
-                Some(FieldMatchType::Ternary(m)) => {
-                    MatchValue::Ternary { value: m.value.clone(), mask: m.mask.clone() }
-                }
-                Some(FieldMatchType::Range(m)) => {
-                    MatchValue::Range { low: m.low.clone(), high: m.high.clone() }
-                }
-                Some(FieldMatchType::Optional(m)) => MatchValue::Optional(Some(m.value.clone())),
-                Some(FieldMatchType::Other(_)) => return Err(Refusal::unsupported("match kinds of its own")),
-                None => match field.kind() {
-                    MatchType::Lpm => MatchValue::Lpm { value: vec![0], prefix_len: 0 },
-                    MatchType::Ternary => MatchValue::Ternary { value: vec![0], mask: vec![0] },
-                    MatchType::Optional => MatchValue::Optional(None),
-                    MatchType::Range => {
-                        MatchValue::Range { low: vec![0], high: ones(field.bitwidth.max(0) as usize) }
-                    }
-                    _ => {
-                        let name = &field.name;
-                        let message = format!("table {}: exact match field {name} is missing", table.name());
-                        return Err(Refusal::invalid(message));
-                    }
-                },
-            })
-        })
-        .collect()
-}
-
-fn ones(bits: usize) -> Value {
-    let mut bytes = vec![0xff; bits.div_ceil(8)];
-    if let Some(first) = bytes.first_mut().filter(|_| !bits.is_multiple_of(8)) {
-        *first = (1 << (bits % 8)) - 1;
-    }
-    bytes
 }

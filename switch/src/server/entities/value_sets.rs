@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parser value sets (P4Runtime, "ValueSetEntry").
 
-use super::{Kind, Refusal, Result, Target};
+use super::target::{Kind, Refusal, Result, Target};
 use trimwire_p4runtime::config::MatchField;
 use trimwire_p4runtime::p4info::Named as _;
 use trimwire_p4runtime::v1;
@@ -35,7 +35,8 @@ fn width(field: &MatchField) -> u32 {
     field.bitwidth.unsigned_abs()
 }
 
-/// A member as one number: its fields in the order of the select key, most significant first, without padding.
+/// A member as one number: its fields in the order of the select key, most significant first,
+/// without padding.
 fn pack(set: &config::ValueSet, member: &v1::ValueSetMember) -> Result<Vec<u8>> {
     let mut bits = Vec::new();
     for field in &set.r#match {

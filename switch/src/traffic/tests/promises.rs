@@ -25,7 +25,8 @@ fn manager(queues: &[(usize, QueueConfig)]) -> TrafficManager<u32> {
     TrafficManager::with_config(PortConfig { rate_bps: RATE, queue_limit_bytes: u64::MAX }, config)
 }
 
-/// Serves `frames` frames of port 1 and gives what each queue sent. Queues of which `always` gives a length are kept filled.
+/// Serves `frames` frames of port 1 and gives what each queue sent. Queues of which `always` gives
+/// a length are kept filled.
 fn serve(
     manager: &mut TrafficManager<u32>,
     frames: usize,
@@ -70,7 +71,8 @@ proptest! {
     ) {
         let (mut manager, mut length) = (manager(&[(7, capped(permille))]), source(seed));
         let sent = serve(&mut manager, 4_000, |queue| (queue == 7 || queue == other).then(&mut length));
-        // In every interval from the start of the busy period: at most the share, plus a burst and a frame.
+        // In every interval from the start of the busy period: at most the share, plus a burst and
+        // a frame.
         let (mut own, mut all) = (0, 0);
         for &(queue, length) in &sent {
             all += u64::from(length);
@@ -102,8 +104,8 @@ proptest! {
         settings.push((5, capped(500)));
         let (mut manager, mut length) = (manager(&settings), source(seed));
         let sent = serve(&mut manager, 3_000, |queue| (queue < 3 || strict && queue == 5).then(&mut length));
-        // Shreedhar and Varghese, theorem 2: normalised by weight, any two backlogged queues differ by at most a
-        // quantum, and a frame each, at any time.
+        // Shreedhar and Varghese, theorem 2: normalised by weight, any two backlogged queues differ
+        // by at most a quantum, and a frame each, at any time.
         let mut got = [0f64; 3];
         for &(queue, length) in &sent {
             if queue < 3 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same case on BMv2 and on our engine: what the control plane writes, the frames, and what can be seen afterwards.
+//! The same case on BMv2 and on our engine: what the control plane writes, the frames, and what can
+//! be seen afterwards.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 pub(crate) mod observed;
@@ -75,7 +76,8 @@ pub(crate) fn apply(pipeline: &mut Pipeline, write: &Write) -> Result<(), Contro
     }
 }
 
-/// The writes that both switches take: those that ours refuses (duplicates, full tables) are left out.
+/// The writes that both switches take: those that ours refuses (duplicates, full tables) are left
+/// out.
 pub(crate) fn taken(json: &Path, candidates: Vec<Write>) -> Vec<Write> {
     let mut pipeline = Pipeline::load(&std::fs::read(json).unwrap()).unwrap();
     candidates.into_iter().filter(|write| apply(&mut pipeline, write).is_ok()).collect()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs `simple_switch_grpc` on a case: writes over P4Runtime, then frames from pipes that stand for capture files, then
-//! whatever it takes until none of its threads has anything to do. Nothing depends on how fast the machine is.
+//! Runs `simple_switch_grpc` on a case: writes over P4Runtime, then frames from pipes that stand
+//! for capture files, then whatever it takes until none of its threads has anything to do. Nothing
+//! depends on how fast the machine is.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -30,7 +31,8 @@ use super::{CPU_PORT, Case, PacketOut, Write, thrift};
 /// Ports with capture files.
 const PORTS: u16 = 4;
 
-/// How often BMv2's threads are looked at while nothing comes from it, and how often they have to be found asleep before it counts as done.
+/// How often BMv2's threads are looked at while nothing comes from it, and how often they have to
+/// be found asleep before it counts as done.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 20;
 /// Until then it has to be done.
@@ -87,7 +89,8 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
         .collect();
     let (grpc, thrift) = (free_port(), free_port());
     let (address, thrift) = (format!("127.0.0.1:{}", grpc.number), thrift.number);
-    // A shell's background jobs ignore SIGINT, and so would BMv2 as their child: it could not be ended.
+    // A shell's background jobs ignore SIGINT, and so would BMv2 as their child: it could not be
+    // ended.
     let mut command = Command::new("env");
     command.args([
         "--default-signal=INT",
@@ -127,9 +130,10 @@ struct Port {
     _lock: File,
 }
 
-/// A port for BMv2 to listen at, some time from now: it opens them late, and shares that of P4Runtime with whoever has it already
-/// (SO_REUSEPORT), so that two switches would get each other's clients. Hence the locks, which all processes see. Ports are
-/// below those that the system gives to clients (from 32,768 on Linux), which come and go here by the dozen.
+/// A port for BMv2 to listen at, some time from now: it opens them late, and shares that of
+/// P4Runtime with whoever has it already (SO_REUSEPORT), so that two switches would get each
+/// other's clients. Hence the locks, which all processes see. Ports are below those that the system
+/// gives to clients (from 32,768 on Linux), which come and go here by the dozen.
 fn free_port() -> Port {
     static TRIED: AtomicU16 = AtomicU16::new(0);
     let folder = std::env::temp_dir().join("trimwire-bmv2-ports");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two calls of BMv2's Thrift interface that its P4Runtime lacks: members of parser value sets, and queues deep
-//! enough for a burst.
+//! The two calls of BMv2's Thrift interface that its P4Runtime lacks: members of parser value sets,
+//! and queues deep enough for a burst.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -31,7 +31,8 @@ fn connect(port: u16) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).expect("BMv2's Thrift server")
 }
 
-/// A call in the binary protocol of a multiplexed service; `false` where it answers with an exception.
+/// A call in the binary protocol of a multiplexed service; `false` where it answers with an
+/// exception.
 fn call(port: u16, name: &str, arguments: &[u8]) -> bool {
     let mut message = VERSION_CALL.to_be_bytes().to_vec();
     string(&mut message, name.as_bytes());
@@ -40,7 +41,8 @@ fn call(port: u16, name: &str, arguments: &[u8]) -> bool {
     message.push(STOP);
     let mut stream = connect(port);
     stream.write_all(&message).unwrap();
-    // Version and type, name, sequence number, and the first field of the result: 0 for a value, more for an exception.
+    // Version and type, name, sequence number, and the first field of the result: 0 for a value,
+    // more for an exception.
     let mut head = [0; 8];
     stream.read_exact(&mut head).unwrap();
     let name = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;

@@ -14,7 +14,8 @@ pub(crate) struct Sender(OwnedFd);
 impl Sender {
     pub(crate) fn open(interface: &str) -> Self {
         let name = std::ffi::CString::new(interface).unwrap();
-        // SAFETY: plain system calls; every pointer is to a local that outlives its call, with its own size.
+        // SAFETY: plain system calls; every pointer is to a local that outlives its call, with its
+        // own size.
         unsafe {
             let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
             assert!(fd >= 0, "{}", io::Error::last_os_error());
@@ -50,7 +51,8 @@ impl Sender {
     }
 }
 
-/// What `ethtool -K INTERFACE tx off gso off` does: checksums and segments are made by the kernel before frames leave.
+/// What `ethtool -K INTERFACE tx off gso off` does: checksums and segments are made by the kernel
+/// before frames leave.
 pub(crate) fn offloads_off(interface: &str) {
     // linux/ethtool.h: ETHTOOL_STXCSUM, ETHTOOL_SGSO, SIOCETHTOOL.
     let socket = UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that stand for many packets, as a sender with segmentation offloads hands them to its interface.
+//! Frames that stand for many packets, as a sender with segmentation offloads hands them to its
+//! interface.
 
 /// linux/virtio_net.h.
 const NEEDS_CSUM: u8 = 1;
@@ -38,7 +39,8 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// The burst, its transport checksum holding the pseudo-header's sum, as CHECKSUM_PARTIAL wants it (RFC 1071, RFC 8200 §8.1).
+    /// The burst, its transport checksum holding the pseudo-header's sum, as CHECKSUM_PARTIAL wants
+    /// it (RFC 1071, RFC 8200 §8.1).
     pub(crate) fn burst(&self) -> Burst {
         let mut frame = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
         for tag in &self.tags {

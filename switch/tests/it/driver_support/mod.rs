@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use trimwire_switch::SharedSwitch;
 use trimwire_switch::driver::{Attachment, Driver};
 
-/// Moves the calling thread into a network namespace of its own, which goes away with it. Without the right to do so
-/// says loudly that the test is skipped, past the test harness's capture, and gives false.
+/// Moves the calling thread into a network namespace of its own, which goes away with it. Without
+/// the right to do so says loudly that the test is skipped, past the test harness's capture, and
+/// gives false.
 pub(crate) fn enter_namespace(test: &str) -> bool {
     // SAFETY: no pointers are passed.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {
@@ -50,8 +51,8 @@ pub(crate) fn veth_pairs(ports: u16) -> Vec<Attachment> {
     (0..ports).map(|port| Attachment { port, interface: format!("s{port}") }).collect()
 }
 
-/// Waits for an interface's carrier and queue, which the kernel brings up in the background: before that, it discards
-/// frames silently.
+/// Waits for an interface's carrier and queue, which the kernel brings up in the background: before
+/// that, it discards frames silently.
 pub(crate) fn ready(interface: &str) {
     until(&format!("{interface} is up"), || {
         let output = Command::new("ip").args(["link", "show", interface]).output().unwrap();
@@ -79,7 +80,8 @@ pub(crate) struct Wire(OwnedFd);
 impl Wire {
     pub(crate) fn open(interface: &str) -> Self {
         let name = std::ffi::CString::new(interface).unwrap();
-        // SAFETY: plain system calls; every pointer is to a local that outlives its call, with its own size.
+        // SAFETY: plain system calls; every pointer is to a local that outlives its call, with its
+        // own size.
         unsafe {
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let fd = libc::socket(libc::AF_PACKET, kind, 0);
@@ -111,14 +113,15 @@ impl Wire {
         sent == frame.len() as isize
     }
 
-    /// The next frame, its VLAN tag where the kernel reports one; `None` after `wait_ms` without a frame.
+    /// The next frame, its VLAN tag where the kernel reports one; `None` after `wait_ms` without a
+    /// frame.
     pub(crate) fn receive(&self, wait_ms: i32) -> Option<Vec<u8>> {
         let mut frame = vec![0u8; 65_536];
         let mut control = [0u64; 8];
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut vector = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
-        // SAFETY: all zeroes are a valid msghdr; the pointers and lengths set describe locals that outlive the calls; the
-        // kernel wrote the control message that is read, a tpacket_auxdata.
+        // SAFETY: all zeroes are a valid msghdr; the pointers and lengths set describe locals that
+        // outlive the calls; the kernel wrote the control message that is read, a tpacket_auxdata.
         let (length, tag) = unsafe {
             let mut header: libc::msghdr = std::mem::zeroed();
             (header.msg_iov, header.msg_iovlen) = (&raw mut vector, 1);

@@ -258,7 +258,8 @@ pub(crate) fn controller() -> Case {
     let random = &mut Random(21);
     let writes = vec![Write::Digest("learned_t"), Write::Digest("odd_t")];
     let frames = frames(random, |random, number| {
-        // Every digest differs from the others: BMv2 drops those it has sent and nobody has acknowledged.
+        // Every digest differs from the others: BMv2 drops those it has sent and nobody has
+        // acknowledged.
         let bits = Bits::default().push(8, random.below(5)).push(8, random.below(256));
         bits.push(48, number << 20 | random.below(256)).push(16, number)
     });

@@ -59,8 +59,8 @@ fn some_call(random: &mut Random, index: &Index, table: &TableRef<'_>) -> Action
     ActionCall { action: action.name().to_owned(), params: params.collect() }
 }
 
-/// `count` entries for every table; some of them will be duplicates. `spec` gives the action of entries of tables with
-/// an action profile.
+/// `count` entries for every table; some of them will be duplicates. `spec` gives the action of
+/// entries of tables with an action profile.
 pub(crate) fn some_entries(
     random: &mut Random,
     index: &Index,

@@ -51,8 +51,8 @@ pub(crate) fn ingress(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[
     queue
 }
 
-/// One frame through ingress and egress, with empty queues: what is sent, in order. A program that makes ever more
-/// copies is cut short.
+/// One frame through ingress and egress, with empty queues: what is sent, in order. A program that
+/// makes ever more copies ends early.
 pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut queue = ingress(pipeline, now_ns, port, frame);
     let mut sent = Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The smallest program: one action in ingress and one in egress, made of the primitives that a test gives.
+//! The smallest program: one action in ingress and one in egress, made of the primitives that a
+//! test gives.
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,8 @@ fn fields(fields: &[(&str, u32)]) -> Vec<Value> {
     fields.iter().map(|(name, width)| json!([name, width, false])).collect()
 }
 
-/// A header of two bytes, metadata, a second instance of the standard metadata and one action per pipeline.
+/// A header of two bytes, metadata, a second instance of the standard metadata and one action per
+/// pipeline.
 pub(crate) fn program(ingress: &[Value], egress: &[Value]) -> Value {
     let table = |name: &str, id: u32| {
         json!({

@@ -69,7 +69,8 @@ pub(crate) fn frames(recording: &[u8]) -> Vec<Vec<u8>> {
 /// What became of a frame: the frames that left and their ports.
 pub(crate) type Left = Vec<(u16, Vec<u8>)>;
 
-/// One frame through a program, with queues that are empty. Programs that make ever more copies are cut short.
+/// One frame through a program, with queues that are empty. Programs that make ever more copies end
+/// early.
 pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Left {
     let (mut queue, mut left): (Vec<Enqueue>, _) = (Vec::new(), Vec::new());
     pipeline.ingress(now_ns, port, frame, &mut queue);
@@ -243,7 +244,8 @@ fn collect<'a>(node: &'a Value, at: String, places: &mut Vec<(String, &'a Value)
     places.push((at, node));
 }
 
-/// The shortest input of each kind that a run has met; `TRIMWIRE_FUZZ_CORPUS` makes a corpus of them.
+/// The shortest input of each kind that a run has met; `TRIMWIRE_FUZZ_CORPUS` makes a corpus of
+/// them.
 pub(crate) struct Finds {
     name: &'static str,
     wanted: bool,
@@ -308,7 +310,8 @@ pub(crate) fn of_hex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(|two| Some(nibble(two[0])? << 4 | nibble(*two.get(1)?)?)).collect()
 }
 
-/// One frame through a program as it is and one with notes, which leave out nothing of what is known on the way.
+/// One frame through a program as it is and one with notes, which leave out nothing of what is
+/// known on the way.
 pub(crate) fn alike(ways: &mut [Pipeline; 2], now_ns: u64, port: u16, frame: &[u8], name: &str) {
     let [plain, traced] = ways.each_mut().map(|way| (forward(way, now_ns, port, frame), way.take_digests()));
     assert_eq!(plain, traced, "{name}: {} on port {port}", to_hex(frame));

@@ -133,7 +133,8 @@ pub(crate) fn framed(message: &[u8]) -> Bytes {
     [&[0][..], &length, message].concat().into()
 }
 
-/// A call whose message is said to be of `length` bytes, of which `sent` come and then nothing, and the connection stays open.
+/// A call whose message is said to be of `length` bytes, of which `sent` come and then nothing, and
+/// the connection stays open.
 pub(crate) fn unfinished(
     channel: Channel,
     path: &'static str,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packets with known answers (`p4/tests/README.md`): reading them, writing their tables, counting.
+//! The packets with known answers (`p4/tests/README.md`): reading them, writing their tables,
+//! counting.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 use serde_json::Value as Json;

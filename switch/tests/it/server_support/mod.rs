@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch and its server on loopback with `testdata/server/server.p4`, the project's client, and bare gRPC stubs for what
-//! a well-behaved client does not do.
+//! A switch and its server on loopback with `testdata/server/server.p4`, the project's client, and
+//! bare gRPC stubs for what a well-behaved client does not do.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

@@ -21,7 +21,7 @@ fn http(addr: std::net::SocketAddr, request: &str) -> String {
 fn metrics_carry_the_counters_of_every_queue() {
     let mut switch = Switch::new(SwitchConfig::default());
     switch.load_pipeline(include_bytes!("../../../../../p4/build/bmv2/trimwire.json")).unwrap();
-    let script = Script::parse(include_str!("../../../../testdata/cut.stf")).unwrap();
+    let script = Script::parse(include_str!("../../../../testdata/trimmed.stf")).unwrap();
     stf::run(&script, &mut switch).unwrap();
     let received = switch.stats().received;
     let switch = Arc::new(Mutex::new(switch));
@@ -63,7 +63,8 @@ fn metrics_carry_the_counters_of_every_queue() {
     assert_eq!(http(addr, &"x".repeat(9_000)), "", "an endless request is not read to its end");
 }
 
-/// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+/// The lines that describe metrics, and the labels of one series of each: what `make reference`
+/// prints.
 fn described(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut kept = String::new();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch process between two veth pairs: frames are poured in at one end and counted at the other, as fast as it takes them,
-//! or steadily while routes are written.
+//! A switch process between two veth pairs: frames are poured in at one end and counted at the
+//! other, as fast as it takes them, or steadily while routes are written.
 //!
-//! The process is what users run: this switch's binary or `simple_switch_grpc`, with the same program and the same tables,
-//! written by the same client. It is to run in a network namespace of its own, as root.
+//! The process is what users run: this switch's binary or `simple_switch_grpc`, with the same
+//! program and the same tables, written by the same client. It is to run in a network namespace of
+//! its own, as root.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
-use super::workload::{Program, frames, install, write_routes};
+use super::workload::{frames, install, write_routes};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
@@ -20,7 +21,8 @@ use trimwire_switch::driver::PacketSocket;
 
 /// Frames handed to the kernel at once.
 const BATCH: usize = 64;
-/// Frames that wait at each port for one burst, for which a ring has room, and how often it is looked whether they are away.
+/// Frames that wait at each port for one burst, for which a ring has room, and how often it is
+/// looked whether they are away.
 const BURST: usize = 3_500;
 const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,7 +53,8 @@ pub(super) struct VethResult {
     pub(super) offered_per_second: f64,
     /// Frames that came out.
     pub(super) packets_per_second: f64,
-    /// Frames that came out for each second of processor time that the switch took, in all its threads.
+    /// Frames that came out for each second of processor time that the switch took, in all its
+    /// threads.
     pub(super) packets_per_cpu_second: f64,
 }
 
@@ -103,8 +106,8 @@ impl Bench {
         lengths.iter().map(|&length| one_length(&self.name, self.running.0.id(), length, seconds)).collect()
     }
 
-    /// Frames a second, burst by burst: the switch stands still while frames of one length come to all ports, and then sends them while
-    /// nobody else works.
+    /// Frames a second, burst by burst: the switch stands still while frames of one length come to
+    /// all ports, and then sends them while nobody else works.
     ///
     /// # Errors
     /// Frames that are not sent.
@@ -148,14 +151,9 @@ impl Bench {
         if output.status.success() { Ok(()) } else { Err(format!("kill -{name} {pid}: {}", said.trim())) }
     }
 
-    /// Frames of one length beside nothing, beside a thread that is busy with nothing, and while more routes are written in one
-    /// request.
-    pub(super) fn steady(
-        &self,
-        program: &Program,
-        length: usize,
-        routes: u32,
-    ) -> Result<Vec<Steady>, String> {
+    /// Frames of one length beside nothing, beside a thread that is busy with nothing, and while
+    /// more routes are written in one request.
+    pub(super) fn steady(&self, length: usize, routes: u32) -> Result<Vec<Steady>, String> {
         // Caches, carrier, and a first packet that makes the switch allocate.
         steadily("", length, &|| true)?;
         let idle = steadily("nothing", length, &|| true)?;
@@ -176,7 +174,7 @@ impl Bench {
                 let wrote = runtime().and_then(|runtime| {
                     // In the middle of frames.
                     std::thread::sleep(STEADY / 4);
-                    let wrote = runtime.block_on(write_routes(&self.address, program, routes));
+                    let wrote = runtime.block_on(write_routes(&self.address, routes));
                     std::thread::sleep(STEADY / 4);
                     wrote
                 });
@@ -196,17 +194,12 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
     runtime.map_err(|error| error.to_string())
 }
 
-/// Starts a switch with these ports, on interfaces `s0`, `h0`, `s1`, `h1` and so on, and so many threads if these are more than one. Routes lead to
-/// ports 1 to the last.
+/// Starts a switch with these ports, on interfaces `s0`, `h0`, `s1`, `h1` and so on, and so many
+/// threads if these are more than one. Routes lead to ports 1 to the last.
 ///
 /// # Errors
 /// No right to make interfaces, a switch that does not start or take the program.
-pub(super) fn start(
-    switch: &SwitchUnderTest,
-    program: &Program,
-    ports: Range<u16>,
-    threads: u16,
-) -> Result<Bench, String> {
+pub(super) fn start(switch: &SwitchUnderTest, ports: Range<u16>, threads: u16) -> Result<Bench, String> {
     ip("link set lo up")?;
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let mut words: Vec<String> = Vec::new();
@@ -240,11 +233,12 @@ pub(super) fn start(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    runtime()?.block_on(install(&address, 1, program, u32::from(ports.end) - 1, false))?;
+    runtime()?.block_on(install(&address, 1, u32::from(ports.end) - 1, false))?;
     Ok(Bench { name: switch.name.clone(), running, address, ports })
 }
 
-/// Sends a frame each [`STEP`] until `over`, for [`STEADY`] at least, and looks each time how many came out.
+/// Sends a frame each [`STEP`] until `over`, for [`STEADY`] at least, and looks each time how many
+/// came out.
 fn steadily(beside: &'static str, length: usize, over: &dyn Fn() -> bool) -> Result<Steady, String> {
     let frames = frames(length, 256);
     let sender = PacketSocket::open("h0", 0).map_err(|error| format!("h0: {error}"))?;
@@ -264,7 +258,8 @@ fn steadily(beside: &'static str, length: usize, over: &dyn Fn() -> bool) -> Res
         }
         let count = arrived.at("h1")? - before;
         for at in inside.drain(..inside.len().min((count - came) as usize)) {
-            // It was still inside when this thread looked last: how long it was there since, this thread may have slept.
+            // It was still inside when this thread looked last: how long it was there since, this
+            // thread may have slept.
             let inside = looked.saturating_duration_since(at);
             late += u64::from(inside > LATE);
             longest = longest.max(inside);
@@ -307,8 +302,8 @@ fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethR
     })
 }
 
-/// Frames that an interface has received, from `/proc/net/dev`: a socket that takes them would be woken, and its frames copied, in the
-/// time of the switch that sends them.
+/// Frames that an interface has received, from `/proc/net/dev`: a socket that takes them would be
+/// woken, and its frames copied, in the time of the switch that sends them.
 struct Arrived(File);
 
 impl Arrived {
@@ -340,7 +335,8 @@ impl Arrived {
     }
 }
 
-/// User and system time of a process, from `/proc/PID/stat` (proc(5), fields 14 and 15), in ticks of 10 ms.
+/// User and system time of a process, from `/proc/PID/stat` (proc(5), fields 14 and 15), in ticks
+/// of 10 ms.
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The command, in parentheses, may hold blanks.

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One core, no sockets: the whole switch, and its stages.
 //!
-//! Stages are measured by leaving parts of the program out, so that no clock is read between them: parser and deparser by a
-//! program without pipelines, actions by one whose tables have no keys and whose default actions are the ones that the
-//! packets meet, matching by the difference to the whole program. All of them take one batch in turn, and differences are
-//! those of batches that followed each other, so that what else the machine does concerns both; the median of these is told,
-//! be it negative.
+//! Stages are measured by leaving parts of the program out, so that no clock is read between them:
+//! parser and deparser by a program without pipelines, actions by one whose tables have no keys and
+//! whose default actions are the ones that the packets meet, matching by the difference to the
+//! whole program. All of them take one batch in turn, and differences are those of batches that
+//! followed each other, so that what else the machine does concerns both; the median of these is
+//! told, be it negative.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
-use super::workload::{CLASS, Program, THRESHOLDS, frames, install};
+use super::workload::{CLASS, THRESHOLDS, frames, install};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,10 +54,12 @@ pub(super) struct Load {
 }
 
 /// What was measured with one load.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct EngineResult {
     /// Which.
     pub(super) load: Load,
+    /// As machine code or interpreted, in words.
+    pub(super) runs_as: String,
     /// On one core.
     pub(super) packets_per_second: f64,
     /// Where the time goes.
@@ -67,9 +70,9 @@ pub(super) struct EngineResult {
 ///
 /// # Errors
 /// A program without the tables that are filled.
-pub(super) fn pass(program: &Program, load: Load, packets: usize) -> Result<(), String> {
+pub(super) fn pass(load: Load, packets: usize) -> Result<(), String> {
     let mut frames = Frames { all: frames(load.packet_bytes, load.flows), next: 0 };
-    let switch = filled(program, load)?;
+    let switch = filled(load)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
     let mut now_ns = 0;
     for _ in 0..packets.div_ceil(BATCH) {
@@ -96,12 +99,12 @@ impl Frames {
 ///
 /// # Errors
 /// A program without the tables that are filled.
-pub(super) fn measure(program: &Program, load: Load, seconds: f64) -> Result<EngineResult, String> {
+pub(super) fn measure(load: Load, seconds: f64) -> Result<EngineResult, String> {
     let mut frames = Frames { all: frames(load.packet_bytes, load.flows), next: 0 };
-    let switch = filled(program, load)?;
+    let switch = filled(load)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut keyless = loaded(&without_keys(&program.json)?)?;
-    let mut bare = loaded(&without_pipelines(&program.json)?)?;
+    let mut keyless = loaded(&without_keys(trimwire_p4::BMV2_JSON)?)?;
+    let mut bare = loaded(&without_pipelines(trimwire_p4::BMV2_JSON)?)?;
     [&mut keyless, &mut bare].into_iter().for_each(|pipeline| pipeline.interpret(load.interpret));
     let mut traffic = TrafficManager::new(PortConfig::default());
     let (mut rounds, mut now_ns, start) = (Vec::new(), 0, Instant::now());
@@ -134,7 +137,8 @@ pub(super) fn measure(program: &Program, load: Load, seconds: f64) -> Result<Eng
         tm: median(|stages| stages.tm),
         total: median(|stages| stages.total),
     };
-    Ok(EngineResult { load, packets_per_second: 1e9 / stages.total, stages })
+    let runs_as = switch.pipeline().ok_or("no program")?.runs_as();
+    Ok(EngineResult { load, runs_as, packets_per_second: 1e9 / stages.total, stages })
 }
 
 fn loaded(json: &[u8]) -> Result<Pipeline, String> {
@@ -142,14 +146,14 @@ fn loaded(json: &[u8]) -> Result<Pipeline, String> {
 }
 
 /// A switch whose tables were filled over P4Runtime, as every other switch's are.
-fn filled(program: &Program, load: Load) -> Result<SharedSwitch, String> {
+fn filled(load: Load) -> Result<SharedSwitch, String> {
     let switch = Arc::new(Mutex::new(Switch::new(SwitchConfig { device_id: 1, ..SwitchConfig::default() })));
     let server = serve(Arc::clone(&switch), ([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    runtime.block_on(install(&server.local_addr().to_string(), 1, program, PORTS, load.trim))?;
+    runtime.block_on(install(&server.local_addr().to_string(), 1, PORTS, load.trim))?;
     server.shutdown();
     let mut filled = switch.lock().unwrap_or_else(PoisonError::into_inner);
     filled.pipeline().ok_or("no program")?.interpret(load.interpret);

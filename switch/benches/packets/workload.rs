@@ -8,7 +8,7 @@ use trimwire_p4runtime::v1::Update;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
-/// Lengths of the frames: a cut gradient packet's and a whole one's.
+/// Lengths of the frames: a trimmed gradient packet's and a whole one's.
 pub(super) const PACKET_BYTES: [usize; 2] = [102, 1_470];
 
 const ROUTES: u32 = 1_000;
@@ -19,21 +19,6 @@ const ROOM: u32 = 2_500;
 const DSCP: u8 = 3;
 const QUEUE: u128 = 5;
 
-/// The committed trimming program, or another one with the same tables.
-#[derive(Debug, Clone)]
-pub(super) struct Program {
-    /// p4c's BMv2 JSON.
-    pub(super) json: Vec<u8>,
-    /// Its P4Info as text.
-    pub(super) p4info: String,
-}
-
-impl Default for Program {
-    fn default() -> Self {
-        Self { json: trimwire_p4::BMV2_JSON.to_vec(), p4info: trimwire_p4::P4INFO.to_owned() }
-    }
-}
-
 /// The action data that every packet meets, as numbers: next hop to `port`, class, policy.
 pub(super) const CLASS: [u128; 1] = [QUEUE];
 pub(super) const THRESHOLDS: [u128; 9] = [30_000, 40_000, 60_000, 200_000, 412, 236, 35, 6, 100_000];
@@ -41,20 +26,15 @@ pub(super) const THRESHOLDS: [u128; 9] = [30_000, 40_000, 60_000, 200_000, 412, 
 /// With which every packet that may be is trimmed, as behind a full queue.
 const TRIMMING: [u128; 9] = [0, 0, 0, u32::MAX as u128, 412, 96, 35, 6, u32::MAX as u128];
 
-/// Loads the program into a switch and fills all its tables that have keys over P4Runtime; routes lead to ports 1 to `ports`.
-pub(super) async fn install(
-    address: &str,
-    device_id: u64,
-    program: &Program,
-    ports: u32,
-    trim: bool,
-) -> Result<(), String> {
+/// Loads the program into a switch and fills all its tables that have keys over P4Runtime; routes
+/// lead to ports 1 to `ports`.
+pub(super) async fn install(address: &str, device_id: u64, ports: u32, trim: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;
     client.arbitrate(device_id, 1, Role::default()).await.map_err(|error| failed(&error))?;
-    let p4info = P4Info::from_text(&program.p4info).map_err(|error| failed(&error))?;
+    let p4info = P4Info::from_text(trimwire_p4::P4INFO).map_err(|error| failed(&error))?;
     client
-        .set_pipeline(p4info, program.json.clone(), None, Action::VerifyAndCommit)
+        .set_pipeline(p4info, trimwire_p4::BMV2_JSON.to_vec(), None, Action::VerifyAndCommit)
         .await
         .map_err(|error| failed(&error))?;
     let index = client.index().ok_or_else(|| failed(&"the program has no P4Info"))?;
@@ -64,13 +44,13 @@ pub(super) async fn install(
     Ok(())
 }
 
-/// Writes so many routes to hosts that no frame is for, in one request after the other, after [`install`]: inserts as many as a table has
-/// room for, and gives those other groups.
-pub(super) async fn write_routes(address: &str, program: &Program, routes: u32) -> Result<(), String> {
+/// Writes so many routes to hosts that no frame is for, in one request after the other, after
+/// [`install`]: inserts as many as a table has room for, and gives those other groups.
+pub(super) async fn write_routes(address: &str, routes: u32) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;
     client.arbitrate(1, 2, Role::default()).await.map_err(|error| failed(&error))?;
-    let p4info = P4Info::from_text(&program.p4info).map_err(|error| failed(&error))?;
+    let p4info = P4Info::from_text(trimwire_p4::P4INFO).map_err(|error| failed(&error))?;
     let index = Index::new(&p4info).map_err(|error| failed(&error))?;
     let route = |number: u32| {
         let entry = TableEntryBuilder::new(&index, "Ingress.ipv4_route");
