@@ -106,7 +106,7 @@ pub struct EndpointTotals {
     /// Received.
     pub data_received: u64,
     /// Received cut.
-    pub cut_received: u64,
+    pub trimmed_received: u64,
     /// Sent again.
     pub repairs_sent: u64,
 }
@@ -206,7 +206,7 @@ impl Cluster {
                 let stats = rank.endpoint().stats();
                 totals.data_sent += stats.data_sent;
                 totals.data_received += stats.data_received;
-                totals.cut_received += stats.cut_received;
+                totals.trimmed_received += stats.trimmed_received;
                 totals.repairs_sent += stats.repairs_sent;
             }
         }

@@ -57,7 +57,7 @@ class Case:
     jobs: int
     kind: str
     way: list[str]
-    cut: float
+    trim: float
     drop: float
     trouble: str
     after: float
@@ -76,18 +76,18 @@ class Case:
     def bound(self, rate: float) -> float:
         """s; every rank codes and copies everything about twice, and all share the machine."""
         work = self.jobs * self.operations * self.ranks * self.bytes * 2
-        share = self.drop + (self.cut if self.exact() or "--reliable" in self.way else 0.0)
+        share = self.drop + (self.trim if self.exact() or "--reliable" in self.way else 0.0)
         # Packets of which something is sent again, and again.
         work /= 1 - share
         # Rounds in which the last one gets through, each after a time-out of 100 ms at most.
-        rounds = 0.1 * self.hops() * self.operations * (10 if self.cut + self.drop > 0 else 1)
+        rounds = 0.1 * self.hops() * self.operations * (10 if self.trim + self.drop > 0 else 1)
         trouble = {"none": 0.0, "busy": 0.0, "late": self.after, "stopped": self.after + 5.0, "restarted": self.after + GIVE_UP + 2.0}[self.trouble]
         busy = 3.0 if self.trouble == "busy" else 1.0
         again = 2.0 if self.trouble == "restarted" else 1.0
         return again * (BEGIN * (1 + self.jobs) + busy * (work / rate + rounds)) + trouble
 
     def text(self) -> str:
-        faults = ", ".join(f"{100 * share:.2g} % {what}" for what, share in (("trimmed", self.cut), ("lost", self.drop)) if share > 0)
+        faults = ", ".join(f"{100 * share:.2g} % {what}" for what, share in (("trimmed", self.trim), ("lost", self.drop)) if share > 0)
         return f"{self.ranks} | {named(self.bytes)} × {self.operations}{f' × {self.jobs} jobs' if self.jobs > 1 else ''} | {' '.join([self.kind, *self.way])} | {faults or '-'} | {self.trouble}{f' {self.after:.1f} s' if self.after else ''}"
 
 
@@ -102,7 +102,7 @@ class Job:
     def start(self, rank: int) -> None:
         case = self.case
         peers = ",".join(f"127.0.0.1:{self.port + other}" for other in range(case.ranks))
-        faults = ",".join(f"{name}={share}" for name, share in (("truncate", case.cut), ("drop", case.drop)) if share > 0)
+        faults = ",".join(f"{name}={share}" for name, share in (("truncate", case.trim), ("drop", case.drop)) if share > 0)
         words = [self.agent, *(["serve"] if case.serves(rank) else ["perf", case.kind]), *(["--servers", "0"] if case.kind == "push-pull" else [])]
         words += ["--rank", str(rank), "--world", str(case.ranks), "--peers", peers, "--bind", "127.0.0.1", "--port", str(self.port + rank)]
         words += ["--job", str(self.number), "--timeout", f"{GIVE_UP:.0f}s", "--json"]
@@ -165,7 +165,7 @@ def judged(case: Case, reports: list[dict]) -> str | None:
     worst = {key: max((report["rows"][0][key] for report in reports), default=0.0) for key in ("missing_share", "trimmed_share")}
     # Servers do not say what they lost; as much as anybody drops or trims in these.
     if case.kind == "push-pull":
-        worst = {"missing_share": max(worst["missing_share"], 0.01), "trimmed_share": max(worst["trimmed_share"], 1.5 * case.cut)}
+        worst = {"missing_share": max(worst["missing_share"], 0.01), "trimmed_share": max(worst["trimmed_share"], 1.5 * case.trim)}
     # The rest is scaled to make up for what is missing; packets differ by a tenth in what they carry.
     lost = 1.1 * (worst["missing_share"] / (1 - worst["missing_share"]) + ONE_PLANE * worst["trimmed_share"])
     for report in reports:
@@ -251,14 +251,14 @@ def drawn(draw: random.Random, most: int) -> Case:
     ways = [[], [], ["--exact"], ["--reliable"]]
     ways += [["--algorithm", "ring"], ["--consistent"]] if kind == "all-reduce" else []
     way = draw.choice(ways)
-    cut = draw.choice([0.0, 0.05, 0.3, 0.3, 0.6])
+    trim = draw.choice([0.0, 0.05, 0.3, 0.3, 0.6])
     trouble = draw.choice(TROUBLES)
     after = {"none": 0.0, "busy": 0.0, "late": draw.uniform(1, 8), "stopped": draw.uniform(0.5, 2), "restarted": draw.uniform(3, 5)}[trouble]
     small = bytes_ < 4 << 20
     if trouble == "restarted":
         bytes_ = min(bytes_, 4 << 20)
-        return Case(ranks, bytes_, 200, 1, "all-reduce" if kind == "push-pull" else kind, way, cut, 0.0, trouble, after)
-    return Case(ranks, bytes_, draw.choice([3, 10]) if small else 2, draw.choice([1, 1, 2, 4]) if small else 1, kind, way, cut, draw.choice([0.0, 0.0, 0.01]), trouble, after)
+        return Case(ranks, bytes_, 200, 1, "all-reduce" if kind == "push-pull" else kind, way, trim, 0.0, trouble, after)
+    return Case(ranks, bytes_, draw.choice([3, 10]) if small else 2, draw.choice([1, 1, 2, 4]) if small else 1, kind, way, trim, draw.choice([0.0, 0.0, 0.01]), trouble, after)
 
 
 def listed(most: int) -> list[Case]:

@@ -182,7 +182,7 @@ impl Totals {
             seconds_to_baseline_accuracy: None,
             allreduce_p50_s: quantile(&self.curves.allreduce_s, 0.5),
             allreduce_p99_s: quantile(&self.curves.allreduce_s, 0.99),
-            trimmed_share: share(stats.cut_received),
+            trimmed_share: share(stats.trimmed_received),
             dropped_share: share(stats.data_sent.saturating_sub(stats.data_received)),
             repaired_share: share(stats.repairs_sent),
             nmse: self.nmse / self.samples.max(1) as f64,

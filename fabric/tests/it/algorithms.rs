@@ -67,7 +67,7 @@ fn every_way_of_64_ranks_gives_the_sum_with_hardly_more_bytes_than_it_needs() {
             let errors = completed.iter().map(|done| nmse(&done.outcome.sum, &exact));
             let error = errors.fold(0.0, f64::max);
             let (cut, packets) = completed.iter().fold((0, 0), |(cut, packets), done| {
-                (cut + done.outcome.stats.cut, packets + done.outcome.stats.packets)
+                (cut + done.outcome.stats.trimmed, packets + done.outcome.stats.packets)
             });
             let share = bytes as f64 / least;
             println!(

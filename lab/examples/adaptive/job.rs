@@ -168,7 +168,7 @@ fn counts(completed: &Completed) -> Counts {
         bytes: stats.bytes_expected,
         bytes_arrived: stats.bytes_received,
         packets: stats.packets,
-        cut: stats.cut,
+        cut: stats.trimmed,
         missing: stats.missing,
         repaired: stats.repaired,
         busy_ns: completed.outcome.duration_ns,

@@ -87,7 +87,7 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
     Figures {
         took_us: (end_ns - start_ns) as f64 / 1e3,
         sent: after.data_sent,
-        trimmed: after.cut_received,
+        trimmed: after.trimmed_received,
         repairs: after.repairs_sent,
     }
 }

@@ -71,7 +71,7 @@ impl Steering {
             bytes: stats.bytes_expected,
             bytes_arrived: stats.bytes_received,
             packets: stats.packets,
-            cut: stats.cut,
+            cut: stats.trimmed,
             missing: stats.missing,
             repaired: stats.repaired,
             busy_ns: outcome.duration_ns,

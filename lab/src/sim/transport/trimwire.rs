@@ -165,7 +165,7 @@ impl TrimwireSender {
             }
             feedback.arrived += 1;
             feedback.bytes += u64::from(self.whole_length(report.number));
-            feedback.cut += u32::from(report.trimmed);
+            feedback.trimmed += u32::from(report.trimmed);
             feedback.marked += u32::from(report.marked);
             way.spray.on_arrived(path, 1, u32::from(report.trimmed));
             overtaken = overtaken.max(taken.overtaken);

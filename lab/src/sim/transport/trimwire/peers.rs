@@ -4,14 +4,14 @@
 use super::{Delivery, Flow, TrimwireConfig, others};
 use std::sync::{Arc, Mutex, OnceLock};
 use trimwire_agent::config::Traffic;
-use trimwire_agent::rate::{PathModel, RateLaw};
+use trimwire_agent::rate::{PathModel, RateAlgorithm};
 use trimwire_agent::spray::Spray;
 use trimwire_agent::transfer::{PathEstimate, Slowdown};
 
 /// From one rank to another: what the agent keeps of a peer.
 #[derive(Debug)]
 pub(super) struct Way {
-    pub(super) law: Box<dyn RateLaw>,
+    pub(super) law: Box<dyn RateAlgorithm>,
     pub(super) spray: Spray,
     pub(super) estimate: PathEstimate,
     pub(super) slowdown: Slowdown,

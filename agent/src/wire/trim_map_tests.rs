@@ -2,8 +2,9 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Writes the whole map in parts of `budget` bytes, delivers them in the order given by `shuffle`, and reads back.
-fn transport(states: &[u8], detail: Detail, budget: usize, shuffle: u64) -> CutMap {
+/// Writes the whole map in parts of `budget` bytes, delivers them in the order given by `shuffle`,
+/// and reads back.
+fn transport(states: &[u8], detail: Detail, budget: usize, shuffle: u64) -> TrimMap {
     let packets = states.len() as u32;
     let mut parts = Vec::new();
     let mut offset = 0;
@@ -17,7 +18,7 @@ fn transport(states: &[u8], detail: Detail, budget: usize, shuffle: u64) -> CutM
         let turn = shuffle as usize % parts.len();
         parts.rotate_left(turn);
     }
-    let mut map = CutMap::unknown(packets);
+    let mut map = TrimMap::unknown(packets);
     for (index, bytes) in parts.iter().enumerate() {
         assert!(index == 0 || !map.is_complete());
         map.take(&MapPart::parse(bytes).expect("own output is valid"));
@@ -35,13 +36,13 @@ fn states() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn plane_maps_arrive_exactly_whatever_the_part_size_and_order(states in states(), budget in 13_usize..200, turn: u64) {
-        prop_assert_eq!(transport(&states, Detail::Planes, budget, turn), CutMap::from_planes(states));
+        prop_assert_eq!(transport(&states, Detail::Planes, budget, turn), TrimMap::from_planes(states));
     }
 
     #[test]
-    fn coarse_maps_keep_missing_cut_and_full_apart(states in states(), budget in 13_usize..200, turn: u64) {
+    fn coarse_maps_keep_missing_trimmed_and_full_apart(states in states(), budget in 13_usize..200, turn: u64) {
         let coarse = states.iter().map(|&s| if (1..FULL).contains(&s) { 1 } else { s }).collect();
-        prop_assert_eq!(transport(&states, Detail::Coarse, budget, turn), CutMap::from_planes(coarse));
+        prop_assert_eq!(transport(&states, Detail::Coarse, budget, turn), TrimMap::from_planes(coarse));
     }
 
     #[test]
@@ -59,7 +60,7 @@ proptest! {
                 next += run.count;
             }
             prop_assert_eq!(next, part.end());
-            let mut map = CutMap::unknown(30);
+            let mut map = TrimMap::unknown(30);
             map.take(&part);
         }
     }
@@ -97,9 +98,9 @@ fn golden_bytes_of_each_encoding() {
 
 #[test]
 fn merged_minimum_is_the_lowest_of_all_receivers() {
-    let mut map = CutMap::from_planes(vec![FULL; 4]);
-    map.merge_minimum(&CutMap::from_planes(vec![FULL, 4, 0, FULL]));
-    map.merge_minimum(&CutMap::from_planes(vec![FULL, 8, FULL, 1]));
+    let mut map = TrimMap::from_planes(vec![FULL; 4]);
+    map.merge_minimum(&TrimMap::from_planes(vec![FULL, 4, 0, FULL]));
+    map.merge_minimum(&TrimMap::from_planes(vec![FULL, 8, FULL, 1]));
     assert_eq!(map.as_slice(), [FULL, 4, 0, 1]);
 }
 

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cut maps: how many bit-planes of each packet of a message a receiver has.
+//! Trim maps: how many bit-planes of each packet of a message a receiver has.
 //!
-//! A map travels in parts that each fit one control packet, so that a message of 2^20 packets works. A part
-//! stands alone: it says which packets it covers, and a lost part costs only its own packets' news. Wire format,
-//! big-endian:
+//! A map travels in parts that each fit one control packet, so that a message of 2^20 packets
+//! works. A part stands alone: it says which packets it covers, and a lost part costs only its own
+//! packets' news. Wire format, big-endian:
 //!
 //! ```text
 //!  0-3  offset: first packet covered
 //!  4-7  count: packets covered, at least 1
 //!  8    encoding: 0 runs, 1 two bits, 2 four bits
 //!  9-   runs: LEB128 of (length − 1) << 4 | planes, one per run
-//!       two bits a packet, first packet in the high bits: 0 missing, 1 cut, 2 full (3 is invalid)
+//!       two bits a packet, first packet in the high bits: 0 missing, 1 trimmed, 2 full (3 is invalid)
 //!       four bits a packet, first packet in the high bits: whole planes held, 0…10
 //! ```
 
 use trimwire_encoder::wire::PLANES;
 
-/// Planes of a packet of which nothing was cut.
+/// Planes of a packet of which nothing was trimmed.
 pub const FULL: u8 = PLANES;
 /// Packets of the largest message (the DATA header's index has 20 bits).
 pub const MAX_PACKETS: u32 = 1 << 20;
 
 const HEADER_LEN: usize = 9;
 
-/// How exactly a map tells the planes of a cut packet.
+/// How exactly a map tells the planes of a trimmed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Missing, cut or full; a cut packet reads as one plane.
+    /// Missing, trimmed or full; a trimmed packet reads as one plane.
     Coarse,
     /// The number of planes.
     Planes,
@@ -90,7 +90,7 @@ pub struct Run {
     pub planes: u8,
 }
 
-/// A checked part of a cut map; every state in it is valid.
+/// A checked part of a trim map; every state in it is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapPart<'a> {
     offset: u32,
@@ -164,7 +164,8 @@ impl<'a> MapPart<'a> {
         Runs { part: *self, rest: self.states, next: 0 }
     }
 
-    /// State of the packet at `index` from the offset in a packed encoding; `Err` is an invalid state.
+    /// State of the packet at `index` from the offset in a packed encoding; `Err` is an invalid
+    /// state.
     fn packed(&self, index: u32) -> Result<u8, u8> {
         if self.encoding == 1 {
             let byte = self.states.get((index / 4) as usize).copied().unwrap_or(0);
@@ -210,7 +211,8 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Takes one LEB128 run off the front: (length, planes). `None`: cut off, or longer than any message.
+/// Takes one LEB128 run off the front: (length, planes). `None`: it ends early, or is longer than
+/// any message.
 fn take_run(bytes: &mut &[u8]) -> Option<(u32, u8)> {
     let mut value = 0_u32;
     for (position, &byte) in bytes.iter().enumerate().take(4) {
@@ -232,9 +234,10 @@ fn put_run(length: u32, planes: u8, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Appends the part of a map of `packets` packets that starts at `offset` and covers as many as fit into `budget`
-/// bytes (at least a header and 4 bytes). `planes` tells what is held of a packet. Returns one past the last packet
-/// covered; nothing is written when `offset` is not below `packets`.
+/// Appends the part of a map of `packets` packets that starts at `offset` and covers as many as fit
+/// into `budget` bytes (at least a header and 4 bytes). `planes` tells what is held of a packet.
+/// Returns one past the last packet covered; nothing is written when `offset` is not below
+/// `packets`.
 pub fn write_part(
     planes: impl Fn(u32) -> u8,
     packets: u32,
@@ -298,15 +301,15 @@ pub fn write_part(
     offset + count
 }
 
-/// A whole cut map, assembled from its parts in any order.
+/// A whole trim map, assembled from its parts in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CutMap {
+pub struct TrimMap {
     planes: Vec<u8>,
     /// Covered packets, as merged intervals: start → end.
     known: std::collections::BTreeMap<u32, u32>,
 }
 
-impl CutMap {
+impl TrimMap {
     /// The map of `packets` packets of which nothing is known yet (they read as full).
     pub fn unknown(packets: u32) -> Self {
         let packets = packets.min(MAX_PACKETS);
@@ -357,7 +360,8 @@ impl CutMap {
         self.known_until() == self.packets()
     }
 
-    /// Lowers every packet to what `other` has of it (docs/reference/wire-format.md §8: the lowest precision that any replica got).
+    /// Lowers every packet to what `other` has of it (docs/reference/wire-format.md §8: the lowest
+    /// precision that any replica got).
     pub fn merge_minimum(&mut self, other: &Self) {
         for (mine, &theirs) in self.planes.iter_mut().zip(&other.planes) {
             *mine = (*mine).min(theirs);
@@ -380,5 +384,5 @@ impl CutMap {
 }
 
 #[cfg(test)]
-#[path = "cut_map_tests.rs"]
+#[path = "trim_map_tests.rs"]
 mod tests;
