@@ -94,7 +94,7 @@ fn quantity(
 }
 
 /// A speed, bit/s. Not zero.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+pub fn rate(text: &str) -> Result<u64, String> {
     let bits = quantity(text, "speed", RATES, RATES_WORDS, "10Gbps", "bit/s")?;
     if bits == 0 {
         Err(format!("'{text}': a link's speed is not zero; mark it with state: down"))

