@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-agent perf` between network namespaces whose interfaces and paths have other MTUs than Ethernet's. Needs root and iproute2; skipped loudly otherwise.
+//! `trimwire-agent perf` between network namespaces whose interfaces and paths have other MTUs than
+//! Ethernet's. Needs root and iproute2; skipped loudly otherwise.
 
 use serde_json::Value;
 use std::process::{Child, Command, Output, Stdio};
@@ -77,7 +78,8 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// With a router between, which drops what is longer than `mtu` on the way to rank 1, and sends ICMP messages that say so.
+    /// With a router between, which drops what is longer than `mtu` on the way to rank 1, and sends
+    /// ICMP messages that say so.
     fn routed(test: &str, mtu: u16) -> Result<Self, String> {
         let mut fabric = Self::new(test, 3)?;
         fabric.addresses = ["10.0.1.1", "10.0.2.1"];
@@ -96,7 +98,7 @@ impl Fabric {
     fn start(&self, rank: usize, words: &str, met: bool) -> Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[rank], env!("CARGO_BIN_EXE_trimwire-agent"), "perf"]);
-        command.args("all-reduce --json --world 2 --timeout 20s --threads 0".split(' '));
+        command.args("all-reduce --json --world 2 --timeout 20s --set threads=0".split(' '));
         command.args(words.split_whitespace()).args(["--rank", &rank.to_string()]);
         if met {
             command.args(["--master-addr", self.addresses[0]]);
