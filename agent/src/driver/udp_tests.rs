@@ -21,7 +21,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-pub(super) fn on(ip: &str) -> UdpConfig {
+fn on(ip: &str) -> UdpConfig {
     let mut config = UdpConfig::new(SocketAddr::new(ip.parse().expect("literal"), 0));
     config.data_sockets = 4;
     config
@@ -43,7 +43,7 @@ fn numbered(length: usize, seed: usize) -> Bytes {
     (0..length).map(|i| ((i * 31 + seed * 7) >> 3) as u8).collect()
 }
 
-pub(super) fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
+fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
     Burst {
         to,
         origin: Origin::Path(path),
@@ -54,15 +54,11 @@ pub(super) fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: 
     }
 }
 
-pub(super) type Arrival = (SocketAddr, u8, Vec<u8>);
+type Arrival = (SocketAddr, u8, Vec<u8>);
 
-/// All of `bursts` from one link to another, and what arrived, until `count` have or ten seconds are over.
-pub(super) fn carry(
-    from: &mut impl Link,
-    to: &mut impl Link,
-    bursts: &[Burst],
-    count: usize,
-) -> Vec<Arrival> {
+/// All of `bursts` from one link to another, and what arrived, until `count` have or ten seconds
+/// are over.
+fn carry(from: &mut impl Link, to: &mut impl Link, bursts: &[Burst], count: usize) -> Vec<Arrival> {
     let mut batch: VecDeque<Burst> = bursts.iter().cloned().collect();
     let mut got = Vec::new();
     let end = now() + Duration::from_secs(10);
@@ -83,7 +79,7 @@ pub(super) fn carry(
 }
 
 /// What `bursts` of one link come to, in order for each source port.
-pub(super) fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
+fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     let (own, ports) = (link.local_address(), link.data_ports());
     let mut all = Vec::new();
     for burst in bursts {
@@ -99,7 +95,7 @@ pub(super) fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     all
 }
 
-pub(super) fn by_port(mut got: Vec<Arrival>) -> Vec<Arrival> {
+fn by_port(mut got: Vec<Arrival>) -> Vec<Arrival> {
     got.sort_by_key(|(source, ..)| source.port());
     got
 }
@@ -331,13 +327,13 @@ fn ip(lines: &[String]) -> bool {
     })
 }
 
-/// Two namespaces and a veth pair, or a third between them, removed with it.
-pub(super) struct Namespaces(Vec<String>);
+/// Two namespaces and a veth pair, removed with it.
+struct Namespaces(Vec<String>);
 
 impl Namespaces {
-    pub(super) const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
+    const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
 
-    pub(super) fn new(tag: &str) -> Option<Self> {
+    fn new(tag: &str) -> Option<Self> {
         let names = [0, 1].map(|i| format!("twl{}{tag}{i}", std::process::id()));
         let [a, b] = &names;
         let made = Self(names.to_vec());
@@ -346,33 +342,14 @@ impl Namespaces {
             format!("netns add {b}"),
             format!("link add eth0 netns {a} type veth peer name eth0 netns {b}"),
         ];
-        lines.extend(made.addressing());
-        ip(&lines).then_some(made)
-    }
-
-    fn addressing(&self) -> Vec<String> {
-        let each = self.0.iter().zip(Self::ADDRESSES).flat_map(|(name, [v4, v6])| {
-            [
+        for (name, [v4, v6]) in names.iter().zip(Self::ADDRESSES) {
+            lines.extend([
                 format!("-n {name} addr add {v4}/24 dev eth0"),
                 format!("-n {name} addr add {v6}/64 dev eth0 nodad"),
                 format!("-n {name} link set lo up"),
                 format!("-n {name} link set eth0 up"),
-            ]
-        });
-        each.collect()
-    }
-
-    /// The same with a third between them, number 2, whose interfaces are `port0` and `port1`.
-    pub(super) fn with_middle(tag: &str) -> Option<Self> {
-        let mut made = Self::new(tag)?;
-        let middle = format!("{}m", made.0[0]);
-        made.0.push(middle.clone());
-        let mut lines = vec![format!("netns add {middle}"), format!("-n {} link del eth0", made.0[0])];
-        for (end, name) in made.0.iter().take(2).enumerate() {
-            lines.push(format!("-n {name} link add eth0 type veth peer name port{end} netns {middle}"));
-            lines.push(format!("-n {middle} link set port{end} up"));
+            ]);
         }
-        lines.extend(made.addressing());
         ip(&lines).then_some(made)
     }
 
@@ -382,15 +359,8 @@ impl Namespaces {
         Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
     }
 
-    /// What a program says in one of them.
-    pub(super) fn output(&self, end: usize, words: &str) -> String {
-        let line = format!("netns exec {} {words}", self.0[end]);
-        let output = Command::new("ip").args(line.split(' ')).output().expect("ip runs");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
     /// Does something in one of them, on a thread of its own.
-    pub(super) fn within<T: Send>(&self, end: usize, run: impl FnOnce() -> T + Send) -> T {
+    fn within<T: Send>(&self, end: usize, run: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}", self.0[end]);
         std::thread::scope(|scope| {
             let running = scope.spawn(move || {
@@ -456,7 +426,7 @@ fn a_full_socket_keeps_what_found_no_room_in_order() {
     }
 }
 
-pub(super) fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
+fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
     let most = if to.is_ipv4() { 1_472 } else { 1_452 };
     mixed(to)
         .into_iter()

@@ -79,7 +79,7 @@ fn a_law_says_the_planes_of_every_operation_alike_at_all_ranks() {
     let (first, ratios) = (of(0, "ratio")[0].clone(), of(0, "ratio"));
     assert!(
         ratios.iter().any(|ratio| *ratio != first),
-        "where nothing is cut it grows, and where packets are lost it falls: {ratios:?}"
+        "where nothing is trimmed it grows, and where packets are lost it falls: {ratios:?}"
     );
 }
 
@@ -119,7 +119,7 @@ fn all_reduce_prints_nccl_tests_columns_and_sums() {
     for rank in others {
         let report = json(rank);
         for row in report["rows"].as_array().expect("rows") {
-            // Nothing cuts on loopback; a full socket may lose a packet within the bound of 1 %.
+            // Nothing trims on loopback; a full socket may lose a packet within the bound of 1 %.
             assert!(row["nmse"].as_f64().is_some_and(|nmse| nmse < 0.05), "{row}");
         }
     }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
-    Carrier, Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, HostLink, Link, LinkError, Receive,
-    UdpConfig, on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Receive, UdpConfig, UdpLink,
+    on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
@@ -41,10 +41,6 @@ pub(crate) struct LinkArgs {
     /// that rank 0 draws].
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// What carries datagrams. `xdp` passes the kernel's network stack by, on interfaces that offer
-    /// AF_XDP, and needs root; elsewhere sockets do, with a warning.
-    #[arg(long, env = "TRIMWIRE_LINK", value_enum, default_value = "sockets")]
-    pub(crate) link: LinkName,
     /// How to receive. `raw` reads whole IP packets: use it behind switches that trim without
     /// correcting lengths. `raw` needs root.
     #[arg(long, value_enum, default_value = "socket")]
@@ -103,12 +99,6 @@ pub(crate) enum RateAlgorithm {
     Fixed,
     Timely,
     Dctcp,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LinkName {
-    Sockets,
-    Xdp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -222,7 +212,7 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: (&RateArgs, RateAlgorithm),
         channels: u16,
-    ) -> Result<(EndpointConfig, Vec<HostLink>), Failure> {
+    ) -> Result<(EndpointConfig, Vec<UdpLink>), Failure> {
         let given = self.own_addresses()?;
         let (own, port) =
             if given.is_empty() { (vec![fallback.ip()], fallback.port()) } else { (given, self.port()) };
@@ -277,7 +267,7 @@ impl LinkArgs {
     }
 
     /// The sockets of each channel, on a port of all of these addresses and those behind it.
-    pub(crate) fn links(&self, own: &[IpAddr], port: u16, channels: u16) -> Result<Vec<HostLink>, Failure> {
+    pub(crate) fn links(&self, own: &[IpAddr], port: u16, channels: u16) -> Result<Vec<UdpLink>, Failure> {
         let settings = self.settings();
         let config = UdpConfig {
             data_sockets: settings.source_ports,
@@ -289,8 +279,7 @@ impl LinkArgs {
             pacing: settings.pacing,
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
-        let carrier = if self.link == LinkName::Xdp { Carrier::Xdp } else { Carrier::Sockets };
-        HostLink::open_channels(&config, channels, carrier).map_err(failed)
+        UdpLink::open_channels(&config, channels).map_err(failed)
     }
 }
 

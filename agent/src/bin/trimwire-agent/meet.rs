@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use trimwire_agent::cores::{Cores, channels_of};
-use trimwire_agent::driver::{HostLink, Link};
+use trimwire_agent::driver::{Link, UdpLink};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST};
 use trimwire_agent::rendezvous::{
     Config, Launch, LaunchError, Member, Offer, RendezvousError, Settings, own_address,
@@ -51,7 +51,7 @@ pub(crate) struct Met {
     pub(crate) mtu: Option<u16>,
     pub(crate) endpoint: EndpointConfig,
     /// One a channel.
-    pub(crate) links: Vec<HostLink>,
+    pub(crate) links: Vec<UdpLink>,
 }
 
 /// Who meets others.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::collective::{Communicator, CommunicatorConfig, Done, Outcome, Task};
 use trimwire_agent::driver::misbehaving::Misbehaving;
-use trimwire_agent::driver::{Application, Driver, HostLink, Link, Wake, default_threads};
+use trimwire_agent::driver::{Application, Driver, Link, UdpLink, Wake, default_threads};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event};
 use trimwire_agent::serve::{Server, lowest_worker};
 use trimwire_agent::transcript::{Filter, Filtered, Header};
@@ -183,7 +183,7 @@ struct Begun {
     world: u16,
     job: u8,
     endpoint: EndpointConfig,
-    link: HostLink,
+    link: UdpLink,
     /// `None`: the lowest worker tells.
     agreed_seed: Option<u64>,
 }
@@ -335,7 +335,7 @@ impl Serving<'_> {
                 Ok(Some(outcome)) => {
                     report.operations += 1;
                     report.packets += outcome.stats.packets;
-                    report.trimmed += outcome.stats.cut;
+                    report.trimmed += outcome.stats.trimmed;
                     report.missing += outcome.stats.missing;
                     publisher.operations().took("push-pull", outcome.duration_ns);
                 }
