@@ -13,6 +13,8 @@ import json
 import os
 import re
 import subprocess
+import textwrap
+from collections import Counter
 import sys
 from pathlib import Path
 
@@ -104,14 +106,57 @@ def ask(folder: Path, words: list[str]) -> list[Help]:
     return [own, *(each for name in below for each in ask(folder, [*words, name]))]
 
 
+def options_of(text: str) -> list[tuple[tuple[str, str], str]]:
+    """Options of a help: (signature, meaning) however it is wrapped, and the lines as they stand."""
+    blocks: list[list[str]] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if re.match(r" {2,6}(?:-\w, +)?--\w", line):
+            blocks.append([line])
+            inside = True
+        elif inside and (line.startswith(" " * 8) or not line.strip()):
+            blocks[-1].append(line)
+        else:
+            inside = False
+    found = []
+    for block in blocks:
+        while not block[-1].strip():
+            block.pop()
+        signature, _, about = block[0].strip().partition("  ")
+        if signature.endswith(","):
+            # `-h,  --help`, in a column of its own.
+            signature = " ".join(block[0].split()[:2])
+        found.append(((signature, " ".join(f"{about} {' '.join(block[1:])}".split())), "".join(block)))
+    return found
+
+
 def command_page(helps: list[Help]) -> str:
+    counts = Counter(option for each in helps for option, _ in options_of(each.text))
+    common = [option for option, count in counts.items() if count > 1]
     lines = [f"# `{helps[0].name}`", "", f"What `--help` prints of {helps[0].name} and its {len(helps) - 1} commands.", ""]
     for each in helps[1:]:
         lines.append(f"- [`{each.name}`](#{anchor(each.name)})")
+    if common:
+        lines += ["- [Common options](#common-options)"]
     for each in helps:
         # The page's own title has the first name.
         title = each.name if each is not helps[0] else "Options"
-        lines += ["", f"## {f'`{title}`' if title == each.name else title}", "", "```text", each.text.rstrip(), "```"]
+        text, shared = each.text, []
+        for option, block in options_of(text):
+            if option in common:
+                text = text.replace(block, "", 1)
+                shared.append(re.search(r"--[\w-]+", option[0])[0])
+        # A heading below which nothing is left.
+        text = re.sub(r"^[A-Z][\w ]*:\n\s*(?=^\S|\Z)", "", text, flags=re.MULTILINE)
+        lines += ["", f"## {f'`{title}`' if title == each.name else title}", "", "```text", text.rstrip(), "```"]
+        if shared:
+            lines += ["", f"[Common options](#common-options): {', '.join(f'`{name}`' for name in shared)}."]
+    if common:
+        lines += ["", "## Common options", "", "Options of several commands.", "", "```text"]
+        for signature, about in common:
+            indent = "  " if re.match(r"-\w,", signature) else "      "
+            lines += [indent + signature, *textwrap.wrap(about, 100, initial_indent=" " * 10, subsequent_indent=" " * 10, break_on_hyphens=False)]
+        lines += ["```"]
     return "\n".join(lines) + "\n"
 
 

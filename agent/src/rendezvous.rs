@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How ranks find each other: rank 0 listens on TCP, the others connect, and all leave with the same
-//! description of the job.
+//! How ranks find each other: rank 0 listens on TCP, the others connect, and all leave with the
+//! same description of the job.
 //!
 //! ```text
 //!  rank 1 ── hello ──► rank 0            a nonce from either side
@@ -10,11 +10,11 @@
 //!         ◄─ answer ── ─┘                the same to everyone: addresses, seed, MTU, channels; or who is to blame
 //! ```
 //!
-//! Words are lines of JSON. With a job key, offers and answers carry an HMAC over both nonces, so that
-//! both sides prove that they know the key. Nothing is encrypted.
+//! Words are lines of JSON. With a job key, offers and answers carry an HMAC over both nonces, so
+//! that both sides prove that they know the key. Nothing is encrypted.
 //!
-//! [`meet`] does all of it, on the caller's thread; [`Launch`] reads torchrun's variables. The account
-//! ([`meeting`]) knows nothing of sockets; the rest is on the real clock, as a driver is.
+//! [`meet`] does all of it, on the caller's thread; [`Launch`] reads torchrun's variables. The
+//! account ([`meeting`]) knows nothing of sockets; the rest is on the real clock, as a driver is.
 //!
 //! What it deliberately does not do: it starts no processes, notices no rank that dies later (the
 //! transport does), and ends when all have met. Ranks that start again meet again.
@@ -60,8 +60,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Config {
     /// Where rank 0 listens.
     pub master: Master,
-    /// The job's key, the same on all ranks. Without one, every client can take a rank's place. With
-    /// one, packets are sealed under a key derived from it.
+    /// The job's key, the same on all ranks. Without one, every client can take a rank's place.
+    /// With one, packets are sealed under a key derived from it.
     pub key: Option<SealKey>,
     /// How long ranks wait for each other.
     pub timeout: Duration,
@@ -87,7 +87,8 @@ pub struct Roster {
 /// Meets the other ranks; returns when all are there, or when it is clear that they will not be.
 ///
 /// # Errors
-/// Every rank that is there hears the same [`Refusal`] of rank 0; others hear why they did not get to it.
+/// Every rank that is there hears the same [`Refusal`] of rank 0; others hear why they did not get to
+/// it.
 pub fn meet(offer: Offer, config: &Config) -> Result<Roster, RendezvousError> {
     if let Some(flaw) = offer.flaw() {
         return Err(RendezvousError::Offer(flaw));
@@ -148,8 +149,8 @@ fn listen(offer: &Offer, config: &Config, clock: Clock) -> Result<Vec<TcpListene
     }
 }
 
-/// The address from which this host sends to rank 0: tried as long as ranks wait for each other, since
-/// names come up as hosts do.
+/// The address from which this host sends to rank 0: tried as long as ranks wait for each other,
+/// since names come up as hosts do.
 ///
 /// # Errors
 /// When no route leads there, or the name has no address, for all that time.

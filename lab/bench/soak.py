@@ -105,13 +105,13 @@ class Job:
         faults = ",".join(f"{name}={share}" for name, share in (("truncate", case.trim), ("drop", case.drop)) if share > 0)
         words = [self.agent, *(["serve"] if case.serves(rank) else ["perf", case.kind]), *(["--servers", "0"] if case.kind == "push-pull" else [])]
         words += ["--rank", str(rank), "--world", str(case.ranks), "--peers", peers, "--bind", "127.0.0.1", "--port", str(self.port + rank)]
-        words += ["--job", str(self.number), "--timeout", f"{GIVE_UP:.0f}s", "--json"]
+        words += ["--set", f"job={self.number}", "--timeout", f"{GIVE_UP:.0f}s", "--json"]
         # Servers are told how much has to arrive, and nothing else.
         words += [word for word in case.way if word == "--reliable"] if case.serves(rank) else case.way
         if not case.serves(rank):
             words += ["-b", str(case.bytes), "-e", str(case.bytes), "-n", str(case.operations), "-w", "0"]
         environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-        words += ["--faults", faults] if faults else []
+        words += ["--set", f"faults={faults}"] if faults else []
         self.children[rank] = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
     def wait(self, until: float) -> tuple[list[str], list[dict]]:

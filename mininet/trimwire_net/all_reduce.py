@@ -56,7 +56,7 @@ def all_reduce(fabric: Fabric, names: list[str], words: str = "-b 1M -e 1M -n 8"
             rate = bits_per_second(host.defaultIntf())
             # 256 source ports: sprayed over the equal paths.
             agents.append(agent(host, "rank", f"perf all-reduce --rank {rank} --world {len(hosts)} --peers {peers} --bind {address(host, False)} "
-                                              f"-w 1 --bitrate {rate} --threads 0 --source-ports 256 --timeout 20s {words}"))
+                                              f"-w 1 --bitrate {rate} --set threads=0 --set source-ports=256 --timeout 20s {words}"))
         end = time.monotonic() + timeout
         return Sums(names, [each.report(end) for each in agents])
     finally:

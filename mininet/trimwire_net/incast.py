@@ -92,7 +92,7 @@ def incast(
             rate = bits_per_second(host.defaultIntf())
             # Ranks that meet all listen before the first one sends. 256 source ports: sprayed over the equal paths.
             agents.append(agent(host, "rank", f"perf reduce --rank {rank} --world {len(senders) + 1} --master-addr {own} --bind {address(host, ipv6)} "
-                                              f"-n 1 -w 0 --algorithm direct --rate-algorithm fixed --bitrate {rate} --source-ports 256 "
+                                              f"-n 1 -w 0 --algorithm direct --rate-algorithm fixed --bitrate {rate} --set source-ports=256 "
                                               f"--timeout 20s --record {record} {words}"))
         end = time.monotonic() + timeout
         reports = [each.report(end) for each in agents]

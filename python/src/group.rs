@@ -123,8 +123,9 @@ impl Group {
         let mut config = on_sockets(config);
         config.pace_at_line = options.rate_bps.is_some();
         config.timeouts.give_up_ns = seconds(options.give_up_s, "give_up")?;
-        config.timeouts.patience_ns = seconds(options.patience_s, "patience")?;
-        let meeting_ns = options.meeting_s.map(|meeting| seconds(meeting, "meeting")).transpose()?;
+        config.timeouts.patience_ns = seconds(options.operation_timeout_s, "operation_timeout")?;
+        let rendezvous_timeout_ns =
+            options.rendezvous_timeout_s.map(|timeout| seconds(timeout, "rendezvous_timeout")).transpose()?;
         config.peers = others;
         let header = Header { job: options.job, rank, world, seed: options.seed };
         let writer = options.record.as_ref().map(|record| {
@@ -177,7 +178,7 @@ impl Group {
             delegate: Delegate::new(&offloaded, Arc::clone(&wake)),
             place: Arc::clone(&place),
             waiting: Waiting::default(),
-            meeting_ns,
+            rendezvous_timeout_ns,
         };
         let rows = Mutex::new(Some(Rows { queue: Mutex::new(to_do) }));
         let thread = |name: &str| std::thread::Builder::new().name(format!("trimwire-{name}"));
@@ -371,7 +372,7 @@ impl Group {
 
     /// A rank that does not take part is waited for so long.
     fn set_patience(&self, seconds: f64) -> PyResult<()> {
-        let patience_ns = options::seconds(seconds, "patience")?;
+        let patience_ns = options::seconds(seconds, "operation_timeout")?;
         let threads = lock(&self.threads);
         let threads = threads.as_ref().ok_or_else(|| PyRuntimeError::new_err("the group is closed"))?;
         let sent = threads.commands.send(Command::Patience(patience_ns));

@@ -84,7 +84,7 @@ def test_a_sealed_group_sums_and_one_with_another_key_is_not_heard() -> None:
     groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
     addresses = [group.address for group in groups]
     for rank, group in enumerate(groups):
-        group.connect(rank, addresses, seal_key=bytes([rank] * 32), patience=1.0)
+        group.connect(rank, addresses, seal_key=bytes([rank] * 32), operation_timeout=1.0)
     works = [group.all_reduce(np.ones(100, dtype=np.float32)) for group in groups]
     for rank, work_ in enumerate(works):
         with pytest.raises(trimwire.TransportError, match=f"rank {1 - rank}"):
@@ -327,7 +327,7 @@ def test_a_rank_with_another_number_of_channels_is_an_error_that_names_them(monk
     errors: list[str] = []
 
     def one(rank: int) -> None:
-        group = groups[rank].connect(rank, addresses, give_up=3.0, patience=5.0)
+        group = groups[rank].connect(rank, addresses, give_up=3.0, operation_timeout=5.0)
         try:
             group.all_reduce(part(rank, 300_000)).wait(30)
         except trimwire.TransportError as error:

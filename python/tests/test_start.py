@@ -214,7 +214,7 @@ def test_ranks_between_which_no_udp_passes_name_each_other_soon_and_not_after_th
         store, said = dist.HashStore(), [""] * 2
 
         def one(rank: int) -> None:
-            options = Options(address="127.0.0.1", give_up=1.0, meeting=0.5)
+            options = Options(address="127.0.0.1", give_up=1.0, rendezvous_timeout=0.5)
             # The group's timeout is longer than anybody waits for this test.
             with _rendezvous.connect(store, rank, 2, timeout=datetime.timedelta(hours=1), options=options) as group:
                 try:
@@ -232,10 +232,10 @@ def test_ranks_between_which_no_udp_passes_name_each_other_soon_and_not_after_th
 
 
 def test_seconds_to_meet_are_refused_where_they_are_none() -> None:
-    assert Options(meeting=0).meeting == 0
+    assert Options(rendezvous_timeout=0).rendezvous_timeout == 0
     for value in (-1.0, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match=r"meeting: .*valid are seconds from 0 on"):
-            Options(meeting=value)
+        with pytest.raises(ValueError, match=r"rendezvous_timeout: .*valid are seconds from 0 on"):
+            Options(rendezvous_timeout=value)
 
 
 def debugged(level: str | None) -> str:

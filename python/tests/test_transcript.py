@@ -236,7 +236,7 @@ def test_replayed_shares_are_the_recorded_ones_of_a_network_that_cuts(tmp_path: 
     from ranks import free_port, run
 
     words = [agent, "perf", "all-reduce", "-b", str(4 * LENGTH), "-e", str(4 * LENGTH), "-n", "2", "-w", "0", "--planes", "9", "--json"]
-    words += ["--faults", "truncate=0.2,drop=0.05", "--loss", "0.9", "--record", str(tmp_path / "run")]
+    words += ["--set", "faults=truncate=0.2,drop=0.05", "--loss", "0.9", "--record", str(tmp_path / "run")]
     # The packets that the replay has; over loopback they would be larger.
     words += ["--mtu", "1500"]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rank's way to rank 0: tries until somebody listens there, makes its offer, and waits for the answer.
+//! A rank's way to rank 0: tries until somebody listens there, makes its offer, and waits for the
+//! answer.
 #![forbid(unsafe_code)]
 
 use super::message::{ANSWER_MOST, Agreed, Offer, Word, WordError, end_of_line};
@@ -61,7 +62,8 @@ pub(super) fn join(offer: &Offer, config: &Config, clock: Clock) -> Result<Agree
     }
 }
 
-/// One connection, which has to be there by `deadline_ns`; the answer to the offer may take `waiting_ns`.
+/// One connection, which has to be there by `deadline_ns`; the answer to the offer may take
+/// `waiting_ns`.
 pub(super) fn attempt(
     offer: &Offer,
     config: &Config,
@@ -72,7 +74,8 @@ pub(super) fn attempt(
 ) -> Result<Agreed, Attempt> {
     let left_ns = deadline_ns.saturating_sub(clock.now_ns()).clamp(1_000_000, CONNECTING_NS);
     let tcp = TcpStream::connect_timeout(&address, Duration::from_nanos(left_ns)).map_err(again)?;
-    // Where nobody listens, the system may give an outgoing connection the very port that it looks for.
+    // Where nobody listens, the system may give an outgoing connection the very port that it looks
+    // for.
     if tcp.local_addr().is_ok_and(|own| own == address) {
         return Err(Attempt::Again("nobody listens".to_owned()));
     }
@@ -93,7 +96,8 @@ pub(super) fn attempt(
     line.deadline(clock.now_ns().saturating_add(waiting_ns));
     let answer = line.hear().map_err(|error| error.of(stranger))?;
     let read = Word::read(&answer, Side::Server, prover.as_ref()).or_else(|error| {
-        // Who does not have this rank's key cannot prove why it refuses. It gets nothing else from this rank.
+        // Who does not have this rank's key cannot prove why it refuses. It gets nothing else from
+        // this rank.
         let text = answer.split(|&byte| byte == b'\t').next().unwrap_or_default();
         match Word::read(text, Side::Server, None) {
             Ok(refused @ Word::Refused(_)) => Ok(refused),

@@ -18,7 +18,8 @@ pub struct Settings {
     pub master_addr: Option<String>,
     /// `MASTER_PORT`.
     pub master_port: Option<u16>,
-    /// Whether the launcher has a store of its own on that port (`TORCHELASTIC_USE_AGENT_STORE=True`).
+    /// Whether the launcher has a store of its own on that port
+    /// (`TORCHELASTIC_USE_AGENT_STORE=True`).
     pub launcher_listens: bool,
 }
 
@@ -63,7 +64,8 @@ impl Launch {
         if rank >= world {
             return Err(LaunchError::Rank { rank, world });
         }
-        // Where the launcher's store listens nobody else can: the port behind it, or in front of the last one.
+        // Where the launcher's store listens nobody else can: the port behind it, or in front of
+        // the last one.
         let beside =
             |port: u16| if launcher_listens { port.checked_add(1).unwrap_or(port - 1) } else { port };
         let port = master_port.map_or(DEFAULT_PORT, beside);

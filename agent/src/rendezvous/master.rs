@@ -65,8 +65,9 @@ impl Master {
         Err(last)
     }
 
-    /// Rank 0's sockets: at its addresses, where they are this host's; else at all of this host's, as behind a service's address or where a name leads to a loopback
-    /// address on its own host alone.
+    /// Rank 0's sockets: at its addresses, where they are this host's; else at all of this host's,
+    /// as behind a service's address or where a name leads to a loopback address on its own host
+    /// alone.
     pub(super) fn listen(&self) -> io::Result<Vec<TcpListener>> {
         let addresses = self.resolve().unwrap_or_default();
         let literal = self.host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is in, and what disagrees: rank 0's side of the rendezvous, without sockets and clocks.
 //!
-//! The shell calls [`Meeting::join`] for every offer, [`Meeting::leave`] when a rank's connection ends,
-//! [`Meeting::expire`] when time is up, and tells everyone [`Meeting::verdict`] once there is one.
+//! The shell calls [`Meeting::join`] for every offer, [`Meeting::leave`] when a rank's connection
+//! ends, [`Meeting::expire`] when time is up, and tells everyone [`Meeting::verdict`] once there is
+//! one.
 #![forbid(unsafe_code)]
 
 use super::message::{Agreed, Member, Offer, Word};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ranks tell each other when they meet: lines of JSON, and with a job key a tab and a proof in
-//! hexadecimal digits behind it.
+//! What ranks tell each other when they meet: lines of JSON, and with a job key a tab and a proof
+//! in hexadecimal digits behind it.
 //!
 //! Every text that comes from somebody else is bounded here, and escaped where it is shown.
 #![forbid(unsafe_code)]

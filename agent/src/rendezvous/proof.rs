@@ -56,7 +56,8 @@ impl Prover {
     }
 }
 
-/// The key of the packets of one run. Every meeting has another one, because numbers of messages repeat.
+/// The key of the packets of one run. Every meeting has another one, because numbers of messages
+/// repeat.
 pub(super) fn packets_key(key: &SealKey, fresh: &[u8; 32]) -> SealKey {
     SealKey::from_bytes(key.derive(fresh, PACKETS).as_ref()).expect("32 bytes are a job's key")
 }

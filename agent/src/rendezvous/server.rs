@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rank 0's sockets, in one loop: reads what callers say, lets those wait who have made an offer, and
-//! tells them the verdict.
+//! Rank 0's sockets, in one loop: reads what callers say, lets those wait who have made an offer,
+//! and tells them the verdict.
 //!
 //! A caller that has made no offer costs a descriptor and a few KB. Where there are too many, or it
 //! takes too long, the oldest one goes: who is silent cannot keep others away.
@@ -97,8 +97,8 @@ pub(super) struct Server {
     meeting: Meeting,
 }
 
-/// Asks for descriptors for everyone, as far as the system lets a process have them: the usual 1,024
-/// are too few for as many ranks.
+/// Asks for descriptors for everyone, as far as the system lets a process have them: the usual
+/// 1,024 are too few for as many ranks.
 fn allow_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard.min(DESCRIPTORS)

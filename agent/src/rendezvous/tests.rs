@@ -57,7 +57,8 @@ fn an_offer_to_somebody_else_is_not_an_offer_to_rank_0() {
     std::thread::scope(|scope| {
         let rank_0 = scope.spawn(|| meet(offer(0), &real));
         let rank = scope.spawn(|| meet(offer(1), &towards_middle));
-        // Both speak to the one in the middle, who gives each a nonce of its own and passes on what they prove.
+        // Both speak to the one in the middle, who gives each a nonce of its own and passes on what
+        // they prove.
         let (from_rank, _) = listener.accept().expect("a connection");
         let line = greet(&from_rank);
         let mut to_rank_0 = loop {

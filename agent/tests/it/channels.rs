@@ -494,7 +494,7 @@ fn perf_counts_all_channels_sealed_and_not_and_repeats_a_run_that_was_recorded()
     let hash = |report: &Value| report["rows"][0]["sha256"].as_str().map(str::to_owned);
     let files = |option: &str| format!("--{option} {}", folder.path().join("run").display());
     let lossy = format!(
-        "-b 512K -e 512K -n 2 --channels 2 --seed 3 --faults trim=0.1,drop=0.01 --loss 0.05 {}",
+        "-b 512K -e 512K -n 2 --channels 2 --seed 3 --set faults=trim=0.1,drop=0.01 --loss 0.05 {}",
         files("record")
     );
     let recorded = two([&lossy, &lossy]);
@@ -508,7 +508,7 @@ fn perf_counts_all_channels_sealed_and_not_and_repeats_a_run_that_was_recorded()
 
 #[test]
 fn ranks_of_other_numbers_of_channels_are_told_by_the_options_name() {
-    let words = "-b 64K -e 64K -n 1 --rendezvous-timeout 20s";
+    let words = "-b 64K -e 64K -n 1 --set rendezvous-timeout=20s";
     let ranks = two([&format!("{words} --channels 2"), words]);
     for (code, _, stderr) in ranks {
         assert!(code != Some(0) && stderr.contains("channels"), "{stderr}");

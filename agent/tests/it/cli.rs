@@ -50,8 +50,8 @@ fn fewer_planes_give_the_error_of_their_quantiser_and_no_more_than_the_rate_is_s
         assert!((0.008..0.0125).contains(&nmse), "{row}");
         assert_eq!(row["planes"], 4);
     }
-    // The root sends half of a byte a coordinate to each of two, without headers. A late sender may catch
-    // up for 100 us.
+    // The root sends half of a byte a coordinate to each of two, without headers. A late sender may
+    // catch up for 100 us.
     let least_s = f64::from(2 * (1 << 20) / 8 * 8) / 50e6;
     for seconds in reports[2]["rows"][0]["seconds_each"].as_array().expect("operations") {
         assert!(seconds.as_f64().is_some_and(|seconds| seconds > 0.95 * least_s), "{seconds} of {least_s}");

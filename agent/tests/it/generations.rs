@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job that starts again with other ranks: they meet again, and nothing of the generation before gets in.
+//! A job that starts again with other ranks: they meet again, and nothing of the generation before
+//! gets in.
 
 use crate::network::ports;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -108,7 +109,8 @@ fn three_of_four_ranks_meet_again_and_packets_of_the_generation_before_do_nothin
         });
         assert!(sums.iter().all(|sum| *sum == exactly(10.0)));
 
-        // Rank 3 goes. The others start anew; their old endpoints do not know, and go on with the next operation.
+        // Rank 3 goes. The others start anew; their old endpoints do not know, and go on with the
+        // next operation.
         first.truncate(3);
         let mut second: Vec<Process> = on_threads(0..3, |rank| Process::meet(rank, 3, &config));
         for (old, new) in first.iter_mut().zip(&second) {

@@ -88,7 +88,7 @@ fn ranks_meet_beside_torchruns_own_store() {
 #[test]
 fn what_keeps_ranks_apart_is_said_to_each() {
     let port = ports::free("127.0.0.1");
-    let short = format!("{SMALL} --rendezvous-timeout 2s");
+    let short = format!("{SMALL} --set rendezvous-timeout=2s");
     let (code, _, stderr) = finish(rank(0, 3, "127.0.0.1", port, &short, &[]));
     assert!(code == Some(1) && stderr.contains("ranks 1 and 2 of 3 did not come within 2 s"), "{stderr}");
     let (code, _, stderr) = finish(rank(1, 3, "127.0.0.1", port, &short, &[]));
@@ -141,7 +141,7 @@ fn a_run_that_is_repeated_has_the_seed_that_it_drew() {
         });
         reports.collect::<Vec<_>>()
     };
-    let recorded = run("--faults truncate=0.1 --record");
+    let recorded = run("--set faults=truncate=0.1 --record");
     assert!(recorded.iter().all(|(seed, digest)| seed.is_u64() && digest.is_string()), "{recorded:?}");
     assert_eq!(run("--reliable --replay"), recorded);
 }

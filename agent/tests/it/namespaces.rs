@@ -98,7 +98,7 @@ impl Fabric {
     fn start(&self, rank: usize, words: &str, met: bool) -> Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[rank], env!("CARGO_BIN_EXE_trimwire-agent"), "perf"]);
-        command.args("all-reduce --json --world 2 --timeout 20s --threads 0".split(' '));
+        command.args("all-reduce --json --world 2 --timeout 20s --set threads=0".split(' '));
         command.args(words.split_whitespace()).args(["--rank", &rank.to_string()]);
         if met {
             command.args(["--master-addr", self.addresses[0]]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranks that meet over loopback: what they agree on, what they are told when they do not, and what strangers can do about it.
+//! Ranks that meet over loopback: what they agree on, what they are told when they do not, and what
+//! strangers can do about it.
 
 use crate::network::ports;
 use std::io::{BufRead as _, BufReader, Read, Write};

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 const WORDS: &str =
-    "perf all-reduce -b 256K -e 256K -w 0 --on-failure shrink --timeout 4s --threads 0 --json";
+    "perf all-reduce -b 256K -e 256K -w 0 --on-failure shrink --timeout 4s --set threads=0 --json";
 
 /// Operations: so many that the last has not ended when the first have.
 const MANY: usize = 400;
@@ -79,7 +79,7 @@ fn one_of_four_is_killed_and_the_others_finish_with_right_sums_over_three() {
     std::fs::write(&key, [7; 32]).expect("written");
     let key = key.display().to_string();
     // Shards of four rows, so that both channels have some.
-    let channels = " --channels 2 --row-log2 12";
+    let channels = " --channels 2 --set row-log2=12";
     for (words, key) in [
         ("", None),
         (" --exact --algorithm ring", None),

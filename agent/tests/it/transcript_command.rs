@@ -76,7 +76,7 @@ fn trimmed_share(report: &Value) -> f64 {
 
 /// Packets of Ethernet's length, or loopback would have hardly any to trim.
 const SIZES: &str = "-b 64K -e 256K -n 2 --bitrate 400M --seed 5 --mtu 1500";
-const LOSSY: &str = "--faults drop=0.004,truncate=0.2,duplicate=0.02,reorder=0.05";
+const LOSSY: &str = "--set faults=drop=0.004,truncate=0.2,duplicate=0.02,reorder=0.05";
 
 #[test]
 fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {

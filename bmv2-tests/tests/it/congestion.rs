@@ -40,7 +40,7 @@ fn reduce(network: &Network, programs: &Programs, senders: &[usize], words: &str
     let record = std::env::temp_dir().join(format!("trimwire-congestion-{}", std::process::id()));
     let world = senders.len() + 1;
     let ranks: Vec<_> = (0..)
-        .zip([&[2], senders].concat())
+        .zip([&[2][..], senders].concat())
         .map(|(rank, host)| {
             // Ranks that meet over TCP all listen before the first one sends.
             let words = format!(

@@ -74,7 +74,7 @@ pub(super) struct App {
     pub(super) place: Arc<Place>,
     pub(super) waiting: Waiting,
     /// So long after the beginning all ranks are sure to run, ns; taken once they are told to the endpoint.
-    pub(super) meeting_ns: Option<u64>,
+    pub(super) rendezvous_timeout_ns: Option<u64>,
 }
 
 impl App {
@@ -136,10 +136,10 @@ impl Application<()> for App {
     }
 
     fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<()> {
-        if let Some(meeting_ns) = self.meeting_ns.take() {
+        if let Some(rendezvous_timeout_ns) = self.rendezvous_timeout_ns.take() {
             let own = endpoint.config().rank;
             for rank in (0..endpoint.config().world).filter(|&rank| rank != own) {
-                endpoint.expect_answer(now_ns.saturating_add(meeting_ns), rank);
+                endpoint.expect_answer(now_ns.saturating_add(rendezvous_timeout_ns), rank);
             }
         }
         while let Some(done) = self.delegate.poll_done() {

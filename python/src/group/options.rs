@@ -15,9 +15,9 @@ pub(crate) struct GroupOptions {
     pub(super) rate_bps: Option<u64>,
     pub(super) threads: Option<usize>,
     pub(super) give_up_s: f64,
-    pub(super) patience_s: f64,
+    pub(super) operation_timeout_s: f64,
     /// All ranks run after so long; `None`: any may start later.
-    pub(super) meeting_s: Option<f64>,
+    pub(super) rendezvous_timeout_s: Option<f64>,
     pub(super) loss: f32,
     pub(super) seal_key: Option<Vec<u8>>,
     pub(super) job: u8,

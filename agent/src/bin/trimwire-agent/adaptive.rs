@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--adaptive`: an algorithm that says with how many planes the next operation is sent, the same at all ranks.
+//! `--adaptive`: an algorithm that says with how many planes the next operation is sent, the same
+//! at all ranks.
 
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranks of a measurement tell each other what they were told to do, before they do it: two that were
-//! told different things would wait for each other, or decode noise.
+//! Ranks of a measurement tell each other what they were told to do, before they do it: two that
+//! were told different things would wait for each other, or decode noise.
 
 use crate::publish::Publisher;
 use crate::{Failure, bad_input, failed};
@@ -60,7 +60,8 @@ impl Exchange {
         let own: Vec<f32> = own.into_iter().map(f32::from_bits).collect();
         let (input, output) =
             (Memory::from_vec(own), Memory::from_vec(vec![0.0_f32; usize::from(world) * WORDS]));
-        // With every number at its default: numbers are what is to be agreed on. Of words so few a packet holds all, at any MTU.
+        // With every number at its default: numbers are what is to be agreed on. Of words so few a
+        // packet holds all, at any MTU.
         let mut communicator = Communicator::new(CommunicatorConfig::new(rank, world));
         let options = Options { exact: true, algorithm: Algorithm::Direct, ..Options::default() };
         let now_ns = driver.now_ns();
@@ -92,7 +93,8 @@ impl Exchange {
     }
 }
 
-/// Exchanges terms; ranks whose terms differ all fail, and say in what. Gives the smallest of their MTUs.
+/// Exchanges terms; ranks whose terms differ all fail, and say in what. Gives the smallest of their
+/// MTUs.
 pub(crate) fn agree<L: Link>(
     terms: &Terms,
     driver: &mut Driver<L>,

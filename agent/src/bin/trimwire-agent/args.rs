@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options of every command that opens a link, and what they mean for endpoints.
 
+use crate::settings::{Setting, Settings};
 use crate::units::{rate, time_ns};
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
@@ -11,18 +12,18 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
-    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Pacing, Receive, UdpConfig,
-    UdpLink, on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Receive, UdpConfig, UdpLink,
+    on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
-use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES, SealKey};
+use trimwire_encoder::SealKey;
 
 /// What both sides agree on, and how sockets are opened.
 #[derive(Args, Clone)]
 pub(crate) struct LinkArgs {
-    /// Listen on these addresses, send from all of them, and tell other ranks the first [default: those of
-    /// the interfaces in TRIMWIRE_SOCKET_IFNAME].
+    /// Listen on these addresses, send from all of them, and tell other ranks the first [default:
+    /// those of the interfaces in TRIMWIRE_SOCKET_IFNAME].
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     pub(crate) bind: Vec<IpAddr>,
     /// Use these interfaces, in the form of NCCL_SOCKET_IFNAME.
@@ -32,34 +33,24 @@ pub(crate) struct LinkArgs {
     /// [default: the smallest interface of all ranks].
     #[arg(long, env = "TRIMWIRE_MTU", value_name = "BYTES", value_parser = clap::value_parser!(u16).range(i64::from(MTU_LEAST)..=i64::from(MTU_MOST)))]
     pub(crate) mtu: Option<u16>,
-    /// Listen on this UDP port, and use it for peers without one [default: 9217; ranks that meet take a
-    /// free one].
+    /// Listen on this UDP port, and use it for peers without one [default: 9217; ranks that meet
+    /// take a free one].
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// Number of the job [default: 0; ranks that meet take rank 0's].
-    #[arg(long, value_parser = clap::value_parser!(u8).range(..=63))]
-    pub(crate) job: Option<u8>,
-    /// Seed of gradients and rotations, the same on all ranks [default: 0; ranks that meet take one that
-    /// rank 0 draws].
+    /// Seed of gradients and rotations, the same on all ranks [default: 0; ranks that meet take one
+    /// that rank 0 draws].
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Spray data over this many UDP source ports.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) source_ports: u16,
-    /// How to receive. `raw` reads whole IP packets: use it behind switches that trim without correcting
-    /// lengths. `raw` needs root.
+    /// How to receive. `raw` reads whole IP packets: use it behind switches that trim without
+    /// correcting lengths. `raw` needs root.
     #[arg(long, value_enum, default_value = "socket")]
     pub(crate) receive: ReceiveName,
-    /// UDP checksum of DATA. `filled` lets the kernel handle many packets in one piece; the switches must
-    /// zero it when they trim. Use `zero` with other switches.
+    /// UDP checksum of DATA. `filled` lets the kernel handle many packets in one piece; the
+    /// switches must zero it when they trim. Use `zero` with other switches.
     #[arg(long, value_enum, default_value = "filled")]
     pub(crate) checksums: ChecksumsName,
-    /// Who spaces packets. `kernel` needs the fq queueing discipline (`tc qdisc replace dev IFACE root fq`)
-    /// and fails without it; `user` spins in this process. `auto` takes the kernel where it can.
-    #[arg(long, env = "TRIMWIRE_PACING", value_enum, default_value = "auto")]
-    pub(crate) pacing: PacingName,
-    /// Seal packets with the key in this file, and believe no others. It holds 16 or 32 bytes, the same on
-    /// all ranks.
+    /// Seal packets with the key in this file, and believe no others. It holds 16 or 32 bytes, the
+    /// same on all ranks.
     #[arg(long, env = "TRIMWIRE_SEAL_KEY", value_name = "FILE")]
     pub(crate) seal_key: Option<PathBuf>,
     /// Accept messages of which this share of packets is missing.
@@ -74,52 +65,33 @@ pub(crate) struct LinkArgs {
     /// Serve Prometheus metrics of this rank at /metrics on this address.
     #[arg(long, env = "TRIMWIRE_METRICS", value_name = "IP:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// How long ranks may have nothing for us, if not as --timeout says.
+    /// How long a rank may have nothing for this one, if not six times --timeout.
     #[arg(skip)]
-    pub(crate) patience: Option<u64>,
+    pub(crate) idle_timeout: Option<u64>,
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Set what experiments change: threads, pacing, source-ports and others. A wrong key lists
+    /// all.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<Setting>,
 }
 
 #[derive(Args)]
 pub(crate) struct RateArgs {
-    /// Send at most this many bits of frames per second [default: the speed of the interface; 10G where it
-    /// has none].
+    /// Send at most this many bits of frames per second [default: the speed of the interface; 10G
+    /// where it has none].
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub(crate) bitrate: Option<u64>,
-    /// Queueing time from which switches trim: the fabric file's least shallow_at over the line rate
-    /// [default: 20us]. Rate algorithms tell an empty queue from a congested one by it. Set it on slow
-    /// links.
+    /// Queueing time from which switches trim: the fabric file's least shallow_at over the line
+    /// rate [default: 20us]. Rate algorithms tell an empty queue from a congested one by it. Set it
+    /// on slow links.
     #[arg(long, value_parser = time_ns, value_name = "TIME")]
     pub(crate) trim_delay: Option<u64>,
-    /// TIMELY: raise the rate below this round-trip time [default: from the least round trip, the
-    /// thresholds and the timers of this host].
-    #[arg(long, value_parser = time_ns, value_name = "TIME")]
-    pub(crate) t_low: Option<u64>,
-    /// TIMELY: lower the rate above this round-trip time [default: likewise].
-    #[arg(long, value_parser = time_ns, value_name = "TIME")]
-    pub(crate) t_high: Option<u64>,
-    /// Send data as DROPPABLE: switches drop it under congestion and never trim it.
-    #[arg(long)]
-    pub(crate) droppable: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct CodecArgs {
-    /// Send this many planes of each packet. Fewer than 10 compress ahead of time.
-    #[arg(long, default_value_t = PLANES, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
-    pub(crate) planes: u8,
-    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits the MTU with
-    /// all planes: 448 at 1500 bytes]. A fabric's sizes in planes assume the default.
-    #[arg(long)]
-    pub(crate) coordinates_per_packet: Option<usize>,
-    /// Rotate rows of 2^N coordinates.
-    #[arg(long, default_value_t = DEFAULT_ROW_LOG2)]
-    pub(crate) row_log2: u8,
-    /// Layer class, 0 (front layers, served first) to 3. The receiver refuses packets of another class.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
-    pub(crate) layer_class: u8,
+    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay) [default: dctcp;
+    /// fixed with --adaptive trim-feedback or progress].
+    #[arg(long, value_enum)]
+    pub(crate) rate_algorithm: Option<RateAlgorithm>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -139,30 +111,6 @@ pub(crate) enum ReceiveName {
 pub(crate) enum ChecksumsName {
     Filled,
     Zero,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PacingName {
-    Auto,
-    Kernel,
-    User,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DecodingName {
-    Unbiased,
-    Mmse,
-    Paper,
-}
-
-impl From<DecodingName> for Decoding {
-    fn from(name: DecodingName) -> Self {
-        match name {
-            DecodingName::Unbiased => Self::Unbiased,
-            DecodingName::Mmse => Self::Mmse,
-            DecodingName::Paper => Self::Paper,
-        }
-    }
 }
 
 /// `IP` or `IP:PORT`.
@@ -213,6 +161,10 @@ impl LinkArgs {
         self.port.unwrap_or(DEFAULT_PORT)
     }
 
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::of(&self.set)
+    }
+
     pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or(0)
     }
@@ -250,15 +202,15 @@ impl LinkArgs {
         if self.reliable { Reliability::Full } else { Reliability::Bounded { loss: self.loss } }
     }
 
-    /// An endpoint and its sockets, before it begins. `fallback` is bound where neither an address nor an
-    /// interface is given.
+    /// An endpoint and its sockets, before it begins. `fallback` is bound where neither an address
+    /// nor an interface is given.
     pub(crate) fn parts(
         &self,
         rank: u16,
         world: u16,
         peers: BTreeMap<u16, SocketAddr>,
         fallback: SocketAddr,
-        rate: Option<(&RateArgs, RateAlgorithm)>,
+        rate: (&RateArgs, RateAlgorithm),
         channels: u16,
     ) -> Result<(EndpointConfig, Vec<UdpLink>), Failure> {
         let given = self.own_addresses()?;
@@ -280,55 +232,51 @@ impl LinkArgs {
         rank: u16,
         world: u16,
         own: &[IpAddr],
-        rate: Option<(&RateArgs, RateAlgorithm)>,
+        rate: (&RateArgs, RateAlgorithm),
     ) -> EndpointConfig {
-        let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
+        let (settings, bitrate) = (self.settings(), rate.0.bitrate);
         let mut config = EndpointConfig::new(
             rank,
             world,
             bitrate.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS),
         );
         config.mtu = self.mtu;
-        config.job = self.job.unwrap_or(0);
+        config.job = settings.job.unwrap_or(0);
         config.seed = self.seed();
         config.reliability = self.reliability();
-        if let Some((args, law)) = rate {
-            config.rate = match law {
-                RateAlgorithm::Fixed => RateConfig::Fixed(None),
-                RateAlgorithm::Timely => RateConfig::Timely(TimelyConfig {
-                    t_low_ns: args.t_low,
-                    t_high_ns: args.t_high,
-                    ..TimelyConfig::default()
-                }),
-                RateAlgorithm::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
-            };
-            config.trim_delay_ns = args.trim_delay.unwrap_or(config.trim_delay_ns);
-            config.traffic = if args.droppable { Traffic::Droppable } else { Traffic::Trimmable };
-        }
+        let (args, algorithm) = rate;
+        config.rate = match algorithm {
+            RateAlgorithm::Fixed => RateConfig::Fixed(None),
+            RateAlgorithm::Timely => RateConfig::Timely(TimelyConfig {
+                t_low_ns: settings.t_low_ns,
+                t_high_ns: settings.t_high_ns,
+                ..TimelyConfig::default()
+            }),
+            RateAlgorithm::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
+        };
+        config.trim_delay_ns = args.trim_delay.unwrap_or(config.trim_delay_ns);
+        config.traffic = if settings.droppable { Traffic::Droppable } else { Traffic::Trimmable };
         let mut config = on_sockets(config);
         // What was asked for is kept to; what the card does is the card's business.
         config.pace_at_line = bitrate.is_some();
         config.timeouts.give_up_ns = self.timeout;
         // Who waits for somebody who waits for a dead rank is told of that rank by then.
-        config.timeouts.patience_ns = self.patience.unwrap_or(self.timeout.saturating_mul(6));
+        config.timeouts.patience_ns = self.idle_timeout.unwrap_or(self.timeout.saturating_mul(6));
         config.timeouts.keep_alive_ns = config.timeouts.keep_alive_ns.min(self.timeout / 4);
         config
     }
 
     /// The sockets of each channel, on a port of all of these addresses and those behind it.
     pub(crate) fn links(&self, own: &[IpAddr], port: u16, channels: u16) -> Result<Vec<UdpLink>, Failure> {
+        let settings = self.settings();
         let config = UdpConfig {
-            data_sockets: self.source_ports,
+            data_sockets: settings.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
             checksums: match self.checksums {
                 ChecksumsName::Filled => Checksums::Filled,
                 ChecksumsName::Zero => Checksums::Zero,
             },
-            pacing: match self.pacing {
-                PacingName::Auto => Pacing::Auto,
-                PacingName::Kernel => Pacing::Kernel,
-                PacingName::User => Pacing::User,
-            },
+            pacing: settings.pacing,
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
         UdpLink::open_channels(&config, channels).map_err(failed)

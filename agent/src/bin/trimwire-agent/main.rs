@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-agent`: collectives over a real network, in the manner of nccl-tests.
 //!
-//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 an operation failed, 2 usage, 3 bad input.
+//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 an operation failed, 2 usage,
+//! 3 bad input.
 #![forbid(unsafe_code)]
 
 mod adaptive;
@@ -17,6 +18,7 @@ mod perf;
 mod publish;
 mod report;
 mod serve;
+mod settings;
 mod show;
 mod talk;
 mod top;

@@ -2,7 +2,6 @@
 //! How the ranks of `perf` find each other: as torchrun says, or by addresses written out.
 
 use crate::args::{Address, LinkArgs, RateAlgorithm, RateArgs};
-use crate::units::time_ns;
 use crate::way::hosts;
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
@@ -32,12 +31,10 @@ pub(crate) struct RendezvousArgs {
     /// Host of rank 0.
     #[arg(long, env = "MASTER_ADDR", value_name = "HOST")]
     master_addr: Option<String>,
-    /// TCP port on which rank 0 meets the others. Under torchrun, whose store listens there, the next one.
+    /// TCP port on which rank 0 meets the others. Under torchrun, whose store listens there, the
+    /// next one.
     #[arg(long, env = "MASTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     master_port: Option<u16>,
-    /// Wait this long for the other ranks.
-    #[arg(long, env = "TRIMWIRE_RENDEZVOUS_TIMEOUT", default_value = "60s", value_parser = time_ns, value_name = "TIME")]
-    rendezvous_timeout: u64,
 }
 
 /// A rank that knows the others.
@@ -61,7 +58,8 @@ pub(crate) struct Met {
 pub(crate) struct Caller<'a> {
     pub(crate) rendezvous: &'a RendezvousArgs,
     pub(crate) link: &'a LinkArgs,
-    /// Channels of each rank, which all have to have alike; `None`: as their processors allow, where `by_cores`, or one.
+    /// Channels of each rank, which all have to have alike; `None`: as their processors allow,
+    /// where `by_cores`, or one.
     pub(crate) channels: Option<u16>,
     /// Whether as many channels as processors allow would do.
     pub(crate) by_cores: bool,
@@ -103,7 +101,7 @@ fn at_peers(args: &Caller<'_>) -> Result<Met, Failure> {
         (0..).zip(given.peers.iter().map(|peer| peer.or_port(port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
     let (endpoint, links) =
-        args.link.parts(rank, world, peers, own, Some(args.rate), args.channels.unwrap_or(1))?;
+        args.link.parts(rank, world, peers, own, args.rate, args.channels.unwrap_or(1))?;
     let (job, seed) = (endpoint.job, args.link.seed());
     Ok(Met { rank, world, job, seed, hosts, agreed: false, mtu: None, endpoint, links })
 }
@@ -121,7 +119,7 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     let config = Config {
         master: master.clone(),
         key: args.link.seal_key()?,
-        timeout: Duration::from_nanos(args.rendezvous.rendezvous_timeout),
+        timeout: Duration::from_nanos(args.link.settings().rendezvous_timeout_ns),
     };
     let mut own = args.link.own_addresses()?;
     if own.is_empty() {
@@ -134,11 +132,11 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     let most = args.channels.into_iter().chain(alone).max().unwrap_or(1);
     let mut links = args.link.links(&own, args.link.port.unwrap_or(0), most)?;
     let link = links.first().ok_or_else(|| failed(anyhow!("no link")))?;
-    let mut endpoint = args.link.endpoint(rank, world, &own, Some(args.rate));
+    let mut endpoint = args.link.endpoint(rank, world, &own, args.rate);
     // A run that is repeated has the job and seed that it had.
     let (job, seed) = (args.repeats)(rank)?.unzip();
     let offer = Offer {
-        job: args.link.job.or(job),
+        job: args.link.settings().job.or(job),
         seed: args.link.seed.or(seed),
         cores,
         mtu: endpoint.mtu.into_iter().chain(link.mtu()).min().map(u32::from),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prometheus metrics of a running rank, in OpenMetrics text. docs/reference/generated/metrics.md lists them.
+//! Prometheus metrics of a running rank, in OpenMetrics text. docs/reference/generated/metrics.md
+//! lists them.
 //!
-//! Labels are peers, and for up to [`PATH_SERIES`] paths their source ports: as many series as the job has ranks, whatever the traffic.
+//! Labels are peers, and for up to [`PATH_SERIES`] paths their source ports: as many series as the
+//! job has ranks, whatever the traffic.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -296,7 +298,8 @@ mod tests {
         assert!(text.contains("peer_trimmed_packets_total{") && !text.contains("path_"), "{}", text.len());
     }
 
-    /// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+    /// The lines that describe metrics, and the labels of one series of each: what `make reference`
+    /// prints.
     fn described(text: &str) -> String {
         let mut lines = text.lines().peekable();
         let mut kept = String::new();

@@ -34,7 +34,8 @@ impl Operation {
         }
     }
 
-    /// Bytes that the busiest link carries at least, for each of the tensor (nccl-tests, PERFORMANCE.md).
+    /// Bytes that the busiest link carries at least, for each of the tensor (nccl-tests,
+    /// PERFORMANCE.md).
     pub(crate) fn bus_factor(self, world: u16) -> f64 {
         let n = f64::from(world);
         match self {

@@ -26,7 +26,6 @@ use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Channels, Driver, Link, default_threads};
 use trimwire_agent::endpoint::EndpointConfig;
 use trimwire_agent::transcript::{Filter, Header, OperationRecord};
-use trimwire_encoder::Decoding;
 
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
@@ -50,7 +49,8 @@ struct Row {
     seconds_each: Vec<f64>,
     /// Processor time of this process, s: mean of an operation.
     cpu_seconds: f64,
-    /// As nccl-tests defines them: bytes / time, and that times what a link carries of each of them at least; byte/s.
+    /// As nccl-tests defines them: bytes / time, and that times what a link carries of each of them
+    /// at least; byte/s.
     algbw: f64,
     busbw: f64,
     packets: u64,
@@ -61,7 +61,8 @@ struct Row {
     /// With an algorithm, its operations in order, those of warm-up included.
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<Vec<Taken>>,
-    /// Where a transcript is written or replayed: SHA-256 of those of all results, those of warm-up included.
+    /// Where a transcript is written or replayed: SHA-256 of those of all results, those of warm-up
+    /// included.
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
 }
@@ -93,13 +94,14 @@ pub(crate) fn push_pull(args: PushPullArgs) -> Result<bool, Failure> {
 
 /// How each operation is done.
 fn options(args: &PerfArgs) -> Options {
+    let settings = args.link.settings();
     args.way.apply(&Options {
-        planes: args.codec.planes,
+        planes: args.planes,
         exact: args.exact,
-        decoding: Decoding::from(args.decoding),
+        decoding: settings.decoding,
         reliability: Some(args.link.reliability()),
-        layer_class: args.codec.layer_class,
-        coordinates_per_packet: args.codec.coordinates_per_packet,
+        layer_class: settings.layer_class,
+        coordinates_per_packet: settings.coordinates_per_packet,
         ..Options::default()
     })
 }
@@ -115,7 +117,7 @@ fn told(args: &PerfArgs, seed: u64, channels: usize) -> Terms {
     let loss = if args.link.reliable { 0.0 } else { args.link.loss };
     vec![
         ("--seed", seed),
-        ("--row-log2", args.codec.row_log2.into()),
+        ("row-log2", args.link.settings().row_log2.into()),
         ("the operation's number", args.operation as u64),
         ("the sum of 2^--servers", of_servers(&args.servers)),
         ("-b", args.min_bytes),
@@ -123,14 +125,14 @@ fn told(args: &PerfArgs, seed: u64, channels: usize) -> Terms {
         ("-f", args.step_factor),
         ("-n", args.iters.into()),
         ("-w", args.warmup_iters.into()),
-        ("--planes", args.codec.planes.into()),
+        ("--planes", args.planes.into()),
         ("--exact", args.exact.into()),
         ("--consistent", (options.replicas == Replicas::Consistent).into()),
         ("the number of --algorithm", options.algorithm as u64),
         ("--deadline, ns,", options.deadline_ns.unwrap_or(0)),
         ("--root", args.root.into()),
-        ("--layer-class", args.codec.layer_class.into()),
-        ("--coordinates-per-packet", args.codec.coordinates_per_packet.unwrap_or(0) as u64),
+        ("layer-class", options.layer_class.into()),
+        ("coordinates-per-packet", options.coordinates_per_packet.unwrap_or(0) as u64),
         ("--loss, in millionths,", (f64::from(loss) * 1e6).round() as u64),
         ("--channels", channels as u64),
         ("a hash of --adaptive", args.adaptive.as_deref().map_or(0, digest)),
@@ -155,7 +157,7 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
     }
     if let Some(law) = &args.adaptive {
         // Before anybody is waited for.
-        Steering::new(law, args.codec.planes, 1)?;
+        Steering::new(law, args.planes, 1)?;
         if args.operation == Operation::PushPull {
             return Err(bad_input(anyhow!(
                 "--adaptive: servers are told one number of planes; algorithms work without servers"
@@ -178,7 +180,7 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
         )));
     }
-    let filter = args.transcript.files().filter(&Header { job, rank, world, seed })?;
+    let filter = args.transcript.files(1).filter(&Header { job, rank, world, seed })?;
     // Before the first packet: a run that cannot be repeated does not begin.
     let repeats = filter.with_replay(|replay| {
         let mut operations = args.numbers().zip(args.coordinates());
@@ -189,14 +191,14 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
     repeats.transpose().map_err(bad_input)?;
     let mut config = CommunicatorConfig {
         job_seed: seed,
-        row_log2: args.codec.row_log2,
+        row_log2: args.link.settings().row_log2,
         hosts,
         ..CommunicatorConfig::new(rank, world)
     };
     if let Some(mtu) = mtu {
         config.mtu = mtu.into();
     }
-    match args.transcript.faults {
+    match args.link.settings().faults {
         None => bench(args, config, channels.collect(), filter, agreed),
         Some(FaultShares(faults)) => {
             let faulty = (0_u64..).zip(channels).map(|(channel, (endpoint, link))| {
@@ -221,7 +223,8 @@ fn bench<L: Link + Send + 'static>(
     let (endpoint, link) = channels.next().ok_or_else(|| failed(anyhow!("no link")))?;
     let mut driver = start(endpoint, link);
     // A channel codes itself what it sends.
-    let threads = args.threads.unwrap_or_else(|| if count > 1 { 0 } else { default_threads() });
+    let threads =
+        args.link.settings().threads.unwrap_or_else(|| if count > 1 { 0 } else { default_threads() });
     let threads = threads.div_ceil(count);
     driver.set_threads(threads).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
@@ -238,7 +241,7 @@ fn bench<L: Link + Send + 'static>(
     let communicator =
         Channels::begin(&config, &mut driver, channels.collect(), threads, &filter, None).map_err(failed)?;
     publisher.add(communicator.counts());
-    let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));
+    let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.planes, world));
     let steering = steering.transpose()?;
     let mut bench = Bench {
         args,
@@ -258,7 +261,7 @@ fn bench<L: Link + Send + 'static>(
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, mut communicator, filter, epochs, .. } = bench;
-    let recorded = filter.finish().and_then(|written| Recorded::new(args.transcript.files(), rank, written));
+    let recorded = filter.finish().and_then(|written| Recorded::new(args.transcript.files(1), rank, written));
     let rows = rows?;
     communicator.stop();
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
@@ -311,7 +314,8 @@ impl PerfArgs {
         std::iter::successors(Some(self.min_bytes), next).take_while(|&bytes| bytes <= self.max_bytes)
     }
 
-    /// Numbers of the operations that are measured, in order. A push-pull comes behind the one that tells servers of it.
+    /// Numbers of the operations that are measured, in order. A push-pull comes behind the one that
+    /// tells servers of it.
     fn numbers(&self) -> impl Iterator<Item = u32> {
         let (first, step) = if self.operation == Operation::PushPull { (FIRST + 1, 2) } else { (FIRST, 1) };
         (first..).step_by(step)

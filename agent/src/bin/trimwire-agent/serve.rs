@@ -7,7 +7,7 @@ use crate::meet::{Caller, Met, RendezvousArgs};
 use crate::operation::Operation;
 use crate::publish::Publisher;
 use crate::report::Totals;
-use crate::transcript::{FaultShares, Files, Recorded, ServerTranscriptArgs, ended, notice, served};
+use crate::transcript::{FaultShares, Files, Recorded, TranscriptArgs, ended, notice, served};
 use crate::units::bytes_text;
 use crate::{Failure, bad_input, failed, print};
 use anyhow::anyhow;
@@ -27,7 +27,7 @@ use trimwire_agent::transcript::{Filter, Filtered, Header};
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
 /// A server waits for its workers, who write checkpoints, for as long as they are alive.
-const PATIENCE_NS: u64 = 30 * 86_400 * 1_000_000_000;
+const IDLE_NS: u64 = 30 * 86_400 * 1_000_000_000;
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -36,18 +36,12 @@ pub(crate) struct ServeArgs {
     /// Ranks of the servers, the same on all ranks.
     #[arg(long, value_delimiter = ',', required = true, value_name = "RANK,…")]
     servers: Vec<u16>,
-    /// Encode and decode with this many threads [default: the processors but one, at most 4].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
     rate: RateArgs,
-    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay).
-    #[arg(long, value_enum, default_value = "dctcp")]
-    rate_algorithm: RateAlgorithm,
     #[command(flatten)]
-    transcript: ServerTranscriptArgs,
+    transcript: TranscriptArgs,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -76,7 +70,8 @@ struct Stop {
 }
 
 impl Stop {
-    /// SIGTERM and SIGINT ask for it from now on. Before other threads are made, which inherit the mask.
+    /// SIGTERM and SIGINT ask for it from now on. Before other threads are made, which inherit the
+    /// mask.
     fn on_signals() -> Result<Arc<Self>, Failure> {
         let stop = Arc::new(Self::default());
         let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
@@ -194,14 +189,14 @@ struct Begun {
 }
 
 fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
-    let link = LinkArgs { patience: Some(PATIENCE_NS), ..args.link.clone() };
+    let link = LinkArgs { idle_timeout: Some(IDLE_NS), ..args.link.clone() };
     let repeats = |rank| Ok(files.repeated(rank)?.map(|header| (header.job, header.seed)));
     let Met { rank, world, job, seed, agreed, endpoint, links, .. } = Caller {
         channels: Some(1),
         by_cores: false,
         rendezvous: &args.rendezvous,
         link: &link,
-        rate: (&args.rate, args.rate_algorithm),
+        rate: (&args.rate, args.rate.rate_algorithm.unwrap_or(RateAlgorithm::Dctcp)),
         root: 0,
         repeats: &repeats,
     }
@@ -232,7 +227,7 @@ impl Serving<'_> {
     fn job(&mut self, files: Files<'_>) -> Result<End, Failure> {
         let Begun { rank, world, job, endpoint, link, agreed_seed } = begin(self.args, files)?;
         let header = Header { job, rank, world, seed: agreed_seed.unwrap_or(0) };
-        match self.args.transcript.faults {
+        match self.args.link.settings().faults {
             None => self.drive(start(endpoint, link), header, agreed_seed, files),
             Some(FaultShares(faults)) => {
                 let trimmed = endpoint.dscp.trimmed;
@@ -249,7 +244,9 @@ impl Serving<'_> {
         agreed_seed: Option<u64>,
         files: Files<'_>,
     ) -> Result<End, Failure> {
-        driver.set_threads(self.args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
+        driver
+            .set_threads(self.args.link.settings().threads.unwrap_or_else(default_threads))
+            .map_err(failed)?;
         self.report.rank = header.rank;
         let wake = driver.wake().map_err(failed)?;
         *self.stop.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);

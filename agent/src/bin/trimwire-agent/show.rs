@@ -27,7 +27,8 @@ pub(crate) struct ShowArgs {
     /// Transcripts of one run, of one rank or several.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Tell the story of this operation: when each message came, what was trimmed, to what, and where.
+    /// Tell the story of this operation: when each message came, what was trimmed, to what, and
+    /// where.
     #[arg(long, value_name = "OPERATION")]
     step: Option<u32>,
     /// Print JSON instead of tables.
@@ -213,7 +214,8 @@ pub(crate) fn run(command: &TranscriptCommand) -> Result<bool, Failure> {
     Ok(whole)
 }
 
-/// Takes in one file, as far as it can be read. Of messages no more is kept than their counts, but for those of the operation whose story is told.
+/// Takes in one file, as far as it can be read. Of messages no more is kept than their counts, but
+/// for those of the operation whose story is told.
 fn read(
     reader: &mut Reader<BufReader<File>>,
     source: &mut Source,

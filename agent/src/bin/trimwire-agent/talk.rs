@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two commands on two hosts that talk over TCP, a line of JSON a word, and open connections to do so.
+//! Two commands on two hosts that talk over TCP, a line of JSON a word, and open connections to do
+//! so.
 
 use crate::{Failure, bad_input, failed};
 use anyhow::{Context as _, anyhow, bail};
@@ -48,7 +49,8 @@ impl Line {
         Ok(self.stream.local_addr()?.ip().to_canonical())
     }
 
-    /// Whether the other end has said something, or has ended: [`Self::hear`] does not wait long then.
+    /// Whether the other end has said something, or has ended: [`Self::hear`] does not wait long
+    /// then.
     pub(crate) fn has_word(&self) -> bool {
         if !self.reader.buffer().is_empty() {
             return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `--record`, `--replay` and `--faults` of `trimwire-agent perf` and `serve` mean.
+//! What `--record`, `--replay` and `--set faults` of `trimwire-agent perf` and `serve` mean.
 
 use crate::operation::Operation;
 use crate::{Failure, bad_input};
@@ -18,35 +18,16 @@ use trimwire_agent::transcript::{Filter, Header, OperationRecord, Reader, Replay
 
 #[derive(Args)]
 pub(crate) struct TranscriptArgs {
-    /// Record what arrived of every packet, in one file a rank. {rank} in the name is replaced, or `.RANK`
-    /// is appended. Existing files are overwritten.
+    /// Record what arrived of every packet, in one file a rank. {rank} in the name is replaced, or
+    /// `.RANK` is appended. Existing files are overwritten. A server's jobs after a failed one
+    /// append `.2` and so on.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Repeat a recorded run bit for bit: trim arriving packets to what this rank's file says. Keep all
-    /// other options. Exits with 1 where a result differs.
-    #[arg(long, value_name = "FILE", requires = "reliable")]
-    replay: Option<PathBuf>,
-    /// Damage arriving packets on purpose, by shares: drop, trim (to the first plane, as switches do),
-    /// truncate (anywhere), duplicate, reorder. Example: drop=0.01,trim=0.1.
-    #[arg(long, value_name = "KIND=SHARE,…")]
-    pub(crate) faults: Option<FaultShares>,
-}
-
-/// A server's: whether everything arrives is its workers' to say.
-#[derive(Args)]
-pub(crate) struct ServerTranscriptArgs {
-    /// Record what arrived of every packet, in one file a server. {rank} in the name is replaced, or `.RANK` is
-    /// appended. Existing files are overwritten. Jobs after a failed one append `.2`, `.3` and so on.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-    /// Repeat a server's part of a recorded run: trim arriving packets to what this rank's file says. Serves
-    /// one job. Workers repeat theirs with --replay and --reliable.
+    /// Repeat a recorded run bit for bit: trim arriving packets to what this rank's file says. Keep
+    /// all other options. Exits with 1 where a result differs. All ranks but servers need
+    /// --reliable.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Damage arriving packets on purpose, by shares: drop, trim (to the first plane, as switches do),
-    /// truncate (anywhere), duplicate, reorder. Example: drop=0.01,trim=0.1.
-    #[arg(long, value_name = "KIND=SHARE,…")]
-    pub(crate) faults: Option<FaultShares>,
 }
 
 /// Files that are written and read, by the names that were given.
@@ -59,19 +40,14 @@ pub(crate) struct Files<'a> {
 }
 
 impl TranscriptArgs {
-    pub(crate) fn files(&self) -> Files<'_> {
-        Files { record: self.record.as_deref(), replay: self.replay.as_deref(), nth: 1 }
+    /// `nth`: which job of the process it is, from 1 on.
+    pub(crate) fn files(&self, nth: u32) -> Files<'_> {
+        Files { record: self.record.as_deref(), replay: self.replay.as_deref(), nth }
     }
 
     /// Whether nothing is written or repeated.
     pub(crate) fn is_empty(&self) -> bool {
         self.record.is_none() && self.replay.is_none()
-    }
-}
-
-impl ServerTranscriptArgs {
-    pub(crate) fn files(&self, nth: u32) -> Files<'_> {
-        Files { record: self.record.as_deref(), replay: self.replay.as_deref(), nth }
     }
 }
 
@@ -132,7 +108,8 @@ impl Files<'_> {
         self.replay.is_some()
     }
 
-    /// Opens what is recorded and what is replayed; of the latter it is checked that it is this rank's.
+    /// Opens what is recorded and what is replayed; of the latter it is checked that it is this
+    /// rank's.
     pub(crate) fn filter(&self, header: &Header) -> Result<Filter, Failure> {
         let (replay, record) = (self.replayed(header.rank), self.recorded(header.rank));
         if let (Some(replay), Some(record)) = (&replay, &record)
@@ -159,7 +136,8 @@ impl Files<'_> {
         Ok(Filter::new(writer, replay))
     }
 
-    /// Whether the file can be written that [`Self::filter`] will make, before anybody is met for it.
+    /// Whether the file can be written that [`Self::filter`] will make, before anybody is met for
+    /// it.
     pub(crate) fn check_writable(&self, rank: u16) -> Result<(), Failure> {
         let Some(path) = self.recorded(rank) else { return Ok(()) };
         let opened = File::options().append(true).create(true).open(&path);

@@ -12,8 +12,8 @@ pub(crate) struct WayArgs {
     /// Collective algorithm. `auto` chooses by size, ranks and hosts.
     #[arg(long, value_enum, default_value = "auto")]
     algorithm: AlgorithmName,
-    /// Repair trimmed and lost packets, the most valuable first, until this long after the start. Then
-    /// every rank takes what it has.
+    /// Repair trimmed and lost packets, the most valuable first, until this long after the start.
+    /// Then every rank takes what it has.
     #[arg(long, value_parser = time_ns, value_name = "TIME", conflicts_with_all = ["exact", "reliable"])]
     deadline: Option<u64>,
     /// Decode at the lowest precision that any rank got, so that all ranks end bit-identical.

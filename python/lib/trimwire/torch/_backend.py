@@ -166,7 +166,7 @@ def _create(about: Any, pg_options: object) -> Any:
     # What comes after `before` works as it did.
     chosen: Options = given(pg_options) if before is None else before.chosen
     made: Any = _kind()(rank, world)
-    patience = chosen.patience or _seconds(timeout)
+    patience = chosen.operation_timeout or _seconds(timeout)
     if before is None:
         native = connect(store, rank, world, timeout=timeout, options=chosen, apart=dist.is_initialized())
         arguments = {"address": native.address.rsplit(":", 1)[0].strip("[]"), "receive": chosen.receive, "checksums": chosen.checksums, "mtu": native.agreed_mtu, "seal_key": chosen._secret, "rate_bps": chosen.rate_bps, "give_up": chosen.give_up}

@@ -93,7 +93,7 @@ class Operations:
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         """Operations may take so long, those under way included."""
         self.timeout = timeout
-        self.native.set_patience(self.chosen.patience or timeout.total_seconds())
+        self.native.set_patience(self.chosen.operation_timeout or timeout.total_seconds())
 
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
@@ -117,7 +117,7 @@ class Operations:
         asked = seconds_of(options)
 
         def patience() -> float:
-            return min(self.chosen.patience or math.inf, float(self.timeout.total_seconds()))
+            return min(self.chosen.operation_timeout or math.inf, float(self.timeout.total_seconds()))
 
         made = TrimwireWork(what, self._sequence, self._reports, parts, result, finish, patience, asked)
         self._sequence += 1

@@ -57,10 +57,10 @@ class Options:
     channels: int | None = None
     #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
     give_up: float = 10.0
-    #: A rank that answers, but does not take part in an operation, or that was never heard where `meeting` is 0, is waited for so many seconds; None: the group's timeout.
-    patience: float | None = None
-    #: Ranks that make a group have all been started: of one that was never heard, no operation waits for longer than so many seconds after that, and `give_up`. 0: it is waited for as `patience` says.
-    meeting: float = 20.0
+    #: A rank that answers, but does not take part in an operation, or that was never heard where `rendezvous_timeout` is 0, is waited for so many seconds; None: the group's timeout.
+    operation_timeout: float | None = None
+    #: Ranks that make a group have all been started: of one that was never heard, no operation waits for longer than so many seconds after that, and `give_up`. 0: it is waited for as `operation_timeout` says.
+    rendezvous_timeout: float = 20.0
     #: A secret of the job that seals packets: the name of a file that holds it, or the 16 or 32 bytes. The same at all ranks.
     seal_key: str | bytes | os.PathLike[str] | None = field(default=None, repr=False)
     #: A planes algorithm, which says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md); None: always `planes`.
@@ -106,12 +106,12 @@ class Options:
         self._within("rate_bps", 1, None)
         self._within("threads", 0, None)
         self._within("channels", 1, 16)
-        for name in ("give_up", "patience", "trim_delay"):
+        for name in ("give_up", "operation_timeout", "trim_delay"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
-        if not 0 <= self.meeting < math.inf:
-            raise ValueError(f"meeting: {self.meeting!r}; valid are seconds from 0 on")
+        if not 0 <= self.rendezvous_timeout < math.inf:
+            raise ValueError(f"rendezvous_timeout: {self.rendezvous_timeout!r}; valid are seconds from 0 on")
         if self.seal_key is not None:
             # From here on the bytes, so that a file that changes is read once.
             object.__setattr__(self, "seal_key", _secret(self.seal_key))
@@ -142,8 +142,8 @@ class Changes(TypedDict, total=False):
     threads: int | None
     channels: int | None
     give_up: float
-    patience: float | None
-    meeting: float
+    operation_timeout: float | None
+    rendezvous_timeout: float
     seal_key: str | bytes | os.PathLike[str] | None
     adaptive: str | None
     codec: str

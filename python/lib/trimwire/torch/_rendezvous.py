@@ -111,9 +111,9 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         trim_delay=chosen.trim_delay,
         threads=chosen.threads,
         give_up=chosen.give_up,
-        patience=chosen.patience or max(float(timeout.total_seconds()), 0.001),
+        operation_timeout=chosen.operation_timeout or max(float(timeout.total_seconds()), 0.001),
         # All are here: their sockets are open, and what is sent to them waits there.
-        meeting=chosen.meeting or None,
+        rendezvous_timeout=chosen.rendezvous_timeout or None,
         rate_algorithm=rate_algorithm,
     )
 

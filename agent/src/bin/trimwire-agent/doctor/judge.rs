@@ -19,7 +19,8 @@ pub(super) struct Way {
     pub(super) sized: Tally,
     /// Small datagrams without a checksum.
     pub(super) unchecked: Tally,
-    /// Packets of a burst, and what came of it: with checksums, without, and by raw reception where that may be.
+    /// Packets of a burst, and what came of it: with checksums, without, and by raw reception where
+    /// that may be.
     pub(super) burst: u64,
     pub(super) filled: Tally,
     pub(super) zero: Tally,
@@ -150,7 +151,8 @@ impl Way {
     }
 }
 
-/// Both ways to a host, and round trips. Where a way is blocked, no round trip can be, and it is not said again.
+/// Both ways to a host, and round trips. Where a way is blocked, no round trip can be, and it is
+/// not said again.
 pub(super) fn findings(name: &str, trips: Vec<u64>, times: usize, ways: [&Way; 2]) -> Vec<Finding> {
     let explained = trips.is_empty() && ways.iter().any(|way| way.is_blocked());
     let trip = (!explained).then(|| round_trips(name, trips, times));

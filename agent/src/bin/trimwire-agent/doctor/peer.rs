@@ -16,9 +16,11 @@ use trimwire_agent::driver::{Checksums, Link as _, LinkError, Receive, UdpConfig
 
 const VERSION: u32 = 2;
 const ROUND_TRIPS: usize = 200;
-/// Round trips are measured so often where many are lost: an end that was held up for a moment is no broken path.
+/// Round trips are measured so often where many are lost: an end that was held up for a moment is
+/// no broken path.
 const MEASUREMENTS: u32 = 2;
-/// A way counts as blocked after so many rounds of small datagrams, 27 each, of which none has come.
+/// A way counts as blocked after so many rounds of small datagrams, 27 each, of which none has
+/// come.
 const ROUNDS: u32 = 2;
 /// Of bursts, where the interface does not tell its speed: virtual ones, with software behind them.
 const UNKNOWN_RATE_BPS: u64 = 1_000_000_000;
@@ -29,7 +31,8 @@ const COUNTING: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Word {
-    /// The visitor's first word, and the answer: the ports to send to, of an ordinary socket and of raw reception, and the interface's MTU.
+    /// The visitor's first word, and the answer: the ports to send to, of an ordinary socket and of
+    /// raw reception, and the interface's MTU.
     Doctor {
         version: u32,
         socket: u16,
@@ -336,7 +339,8 @@ mod tests {
         }
     }
 
-    /// What a visitor finds whose probes go to a socket that nobody reads, as if a firewall dropped them, and how many there were. Where `mute`, the listener's go there, too.
+    /// What a visitor finds whose probes go to a socket that nobody reads, as if a firewall dropped
+    /// them, and how many there were. Where `mute`, the listener's go there, too.
     fn visit_behind_a_firewall(mute: bool) -> (Vec<Finding>, usize) {
         let own = IpAddr::from([127, 0, 0, 1]);
         let firewall = std::net::UdpSocket::bind((own, 0)).expect("a socket");
@@ -389,7 +393,8 @@ mod tests {
         let to = end.socket.local_address();
         let mut sender = End::open(own).expect("sockets");
         let mut asked = 0;
-        // It sends when it is asked for the eightieth time whether it has: later than the counting end waits for anything.
+        // It sends when it is asked for the eightieth time whether it has: later than the counting
+        // end waits for anything.
         let counted = tally(&mut end.socket, &end.packets, false, || {
             asked += 1;
             if asked == 80 {

@@ -27,9 +27,11 @@ const MESSAGE: u32 = 0x00d0_c704;
 const TOGETHER: usize = 16;
 /// Between two that are not to meet in any queue.
 const PAUSE_NS: u64 = 2_000_000;
-/// All is sent, and nothing has come for so long: that was all. What was sent first arrives about as early as the word that says so.
+/// All is sent, and nothing has come for so long: that was all. What was sent first arrives about
+/// as early as the word that says so.
 const QUIET_NS: u64 = 300_000_000;
-/// Longest that an end counts, whatever comes and whatever is said: senders that vanish do not say that they have sent.
+/// Longest that an end counts, whatever comes and whatever is said: senders that vanish do not say
+/// that they have sent.
 const LONGEST_NS: u64 = 30_000_000_000;
 /// Longest that a round trip may take.
 const TRIP_NS: u64 = 100_000_000;
@@ -154,7 +156,8 @@ impl Probe {
         let clock = Clock::start();
         let mut due_ns = 0;
         for burst in batch {
-            // A card holds back what is too fast for it; a software switch loses it before its queues.
+            // A card holds back what is too fast for it; a software switch loses it before its
+            // queues.
             while clock.now_ns() < due_ns {
                 std::thread::sleep(Duration::from_nanos(due_ns - clock.now_ns().min(due_ns)));
             }
@@ -179,9 +182,11 @@ fn all(link: &mut UdpLink, batch: &mut VecDeque<Burst>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts what comes until all is sent and nothing more comes; with `echo` small datagrams go back where they came from.
+/// Counts what comes until all is sent and nothing more comes; with `echo` small datagrams go back
+/// where they came from.
 ///
-/// `is_sent` says whether the sender has said that it is done: however late a busy sender begins, it is waited for.
+/// `is_sent` says whether the sender has said that it is done: however late a busy sender begins,
+/// it is waited for.
 pub(super) fn tally(
     link: &mut UdpLink,
     packets: &Packets,
@@ -246,7 +251,8 @@ pub(super) fn tally(
     Ok(tally)
 }
 
-/// Round trips, ns, of so many datagrams, one after the other, and how many were tried; those that took too long are none.
+/// Round trips, ns, of so many datagrams, one after the other, and how many were tried; those that
+/// took too long are none.
 pub(super) fn round_trips(
     link: &mut UdpLink,
     to: SocketAddr,

@@ -2,15 +2,17 @@
 //! Options of `perf`.
 
 use crate::Failure;
-use crate::args::{CodecArgs, DecodingName, LinkArgs, RateAlgorithm, RateArgs};
+use crate::args::{LinkArgs, RateAlgorithm, RateArgs};
 use crate::meet::{Caller, Met, RendezvousArgs};
 use crate::operation::Operation;
 use crate::transcript::TranscriptArgs;
 use crate::units::bytes;
 use clap::{Args, ValueEnum};
 use trimwire_agent::driver::channels::CHANNELS_MOST;
+use trimwire_encoder::PLANES;
 
 #[derive(Args)]
+#[command(mut_arg("replay", |arg| arg.requires("reliable")))]
 pub(crate) struct PerfArgs {
     /// What is measured: the subcommand.
     #[arg(skip)]
@@ -43,36 +45,27 @@ pub(crate) struct PerfArgs {
     /// Rank that broadcasts, or that gets the sum of a reduce.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
     pub(crate) root: u16,
-    /// Encode and decode with this many threads; 0 uses the thread that moves packets [default: the
-    /// processors but one, at most 4].
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    /// Move and code each operation with this many threads, on UDP ports from the rank's own upwards; the
-    /// same on all ranks [default: 4 where each rank has as many processors; else, and with --peers, --port,
-    /// --threads or a transcript, 1].
+    /// Move and code each operation with this many threads, on UDP ports from the rank's own
+    /// upwards; the same on all ranks [default: 4 where each rank has as many processors; else, and
+    /// with --peers, --port, --set threads or a transcript, 1].
     #[arg(long, env = "TRIMWIRE_CHANNELS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHANNELS_MOST)))]
     pub(crate) channels: Option<u16>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
-    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay) [default: dctcp; fixed with
-    /// --adaptive trim-feedback or progress].
-    #[arg(long, value_enum)]
-    pub(crate) rate_algorithm: Option<RateAlgorithm>,
-    /// Choose the planes of each operation, up to --planes, from how the one before fared. Algorithms:
-    /// netsense, da1 to da5, trim-feedback, progress, fixed; with parameters, da5:k_min=0.1,alpha=1.5.
+    /// Choose the planes of each operation, up to --planes, from how the one before fared.
+    /// Algorithms: netsense, da1 to da5, trim-feedback, progress, fixed; with parameters,
+    /// da5:k_min=0.1,alpha=1.5.
     #[arg(long, value_name = "ALGORITHM", conflicts_with_all = ["exact", "record", "replay"])]
     pub(crate) adaptive: Option<String>,
-    /// What to do when an operation fails. `shrink` goes on with the remaining ranks while they are more
-    /// than half.
+    /// What to do when an operation fails. `shrink` goes on with the remaining ranks while they are
+    /// more than half.
     #[arg(long, value_enum, default_value = "stop", conflicts_with_all = ["adaptive", "record", "replay"])]
     pub(crate) on_failure: OnFailure,
-    #[command(flatten)]
-    pub(crate) codec: CodecArgs,
-    /// How to reconstruct trimmed coordinates.
-    #[arg(long, value_enum, default_value = "unbiased")]
-    pub(crate) decoding: DecodingName,
+    /// Send this many planes of each packet. Fewer than 10 compress ahead of time.
+    #[arg(long, default_value_t = PLANES, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
+    pub(crate) planes: u8,
     #[command(flatten)]
     pub(crate) transcript: TranscriptArgs,
 }
@@ -100,19 +93,19 @@ impl PerfArgs {
     pub(crate) fn rate_algorithm(&self) -> RateAlgorithm {
         let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
         let paces = self.adaptive.as_ref().is_some_and(paces);
-        self.rate_algorithm.unwrap_or(if paces { RateAlgorithm::Fixed } else { RateAlgorithm::Dctcp })
+        self.rate.rate_algorithm.unwrap_or(if paces { RateAlgorithm::Fixed } else { RateAlgorithm::Dctcp })
     }
 }
 
 /// Meets the other ranks of a measurement, unless their addresses are given.
 pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
-    let repeats = |rank| Ok(args.transcript.files().repeated(rank)?.map(|header| (header.job, header.seed)));
+    let repeats = |rank| Ok(args.transcript.files(1).repeated(rank)?.map(|header| (header.job, header.seed)));
     Caller {
         rendezvous: &args.rendezvous,
         link: &args.link,
         // Servers have one. What is recorded is to be repeated with other processors, too.
         channels: args.channels.or((args.operation == Operation::PushPull).then_some(1)),
-        by_cores: args.threads.is_none() && args.transcript.is_empty(),
+        by_cores: args.link.settings().threads.is_none() && args.transcript.is_empty(),
         rate: (&args.rate, args.rate_algorithm()),
         root: args.root,
         repeats: &repeats,

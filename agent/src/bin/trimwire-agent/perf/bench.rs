@@ -43,7 +43,8 @@ impl<L: Link> Bench<'_, L> {
         Ok(())
     }
 
-    /// Computes something on another thread while this one looks after the network: others may not have heard yet that they are done.
+    /// Computes something on another thread while this one looks after the network: others may not
+    /// have heard yet that they are done.
     pub(super) fn meanwhile<R: Send>(&mut self, compute: impl FnOnce() -> R + Send) -> Result<R, Failure> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(compute);
@@ -94,7 +95,8 @@ impl<L: Link> Bench<'_, L> {
         let mut iteration = 0;
         while iteration < args.warmup_iters + args.iters {
             let collective = self.collective(self.gradient.get(..coordinates).unwrap_or_default());
-            // The copy of the gradient that is summed in place is the measurement's, not the operation's.
+            // The copy of the gradient that is summed in place is the measurement's, not the
+            // operation's.
             let cpu_before = cpu_seconds();
             let Some((outcome, told)) = self.one(collective, coordinates, &mut results)? else {
                 self.reckon()?;
@@ -139,7 +141,7 @@ impl<L: Link> Bench<'_, L> {
             bytes: coordinates as u64 * 4,
             coordinates,
             iters: args.iters,
-            planes: if args.exact { 1 } else { args.codec.planes },
+            planes: if args.exact { 1 } else { args.planes },
             seconds,
             seconds_p50: quantile(0.5),
             seconds_p99: quantile(0.99),
@@ -157,7 +159,8 @@ impl<L: Link> Bench<'_, L> {
         })
     }
 
-    /// One operation, and what ranks have told each other of it; `None` where it failed and the ranks that are left go on without it.
+    /// One operation, and what ranks have told each other of it; `None` where it failed and the
+    /// ranks that are left go on without it.
     pub(super) fn one(
         &mut self,
         collective: Collective,
@@ -234,7 +237,8 @@ impl<L: Link> Bench<'_, L> {
         Ok(())
     }
 
-    /// Runs until an operation has ended. Others, which tell servers, may end well meanwhile; one that does not is what is wrong with this one.
+    /// Runs until an operation has ended. Others, which tell servers, may end well meanwhile; one
+    /// that does not is what is wrong with this one.
     pub(super) fn finish(&mut self, wanted: u32) -> Result<Outcome, Failure> {
         loop {
             let outcome = self.drive(u64::MAX).inspect_err(|_| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `perf --on-failure shrink` does when an operation fails: the ranks that are left agree on an epoch, find out how far each had come, and go on.
+//! What `perf --on-failure shrink` does when an operation fails: the ranks that are left agree on
+//! an epoch, find out how far each had come, and go on.
 
 use super::{Bench, PerfArgs, coordinates};
 use crate::operation::Operation;
@@ -38,7 +39,8 @@ impl PerfArgs {
 }
 
 impl<L: Link> Bench<'_, L> {
-    /// An operation has failed: goes on with those that are left. Afterwards all of them have done the same operations.
+    /// An operation has failed: goes on with those that are left. Afterwards all of them have done
+    /// the same operations.
     pub(super) fn recover(&mut self, because: &str) -> Result<(), Failure> {
         let began_ns = self.driver.now_ns();
         tracing::warn!("{because}: the ranks agree on who is left");
@@ -76,7 +78,8 @@ impl<L: Link> Bench<'_, L> {
         Ok(epoch)
     }
 
-    /// Operations that some ranks have done and others not are done again, by all. `false`: one has failed.
+    /// Operations that some ranks have done and others not are done again, by all. `false`: one has
+    /// failed.
     fn catch_up(&mut self) -> Result<bool, Failure> {
         // As few as are done are counted exactly by a float.
         let input = Memory::from_vec(vec![self.done as f32]);
@@ -111,7 +114,8 @@ impl<L: Link> Bench<'_, L> {
         Ok(outcome.result.is_ok().then_some(outcome))
     }
 
-    /// Waits until every rank has all its results: one that is gone can be of no help to those that have to do something again.
+    /// Waits until every rank has all its results: one that is gone can be of no help to those that
+    /// have to do something again.
     pub(super) fn part(&mut self) {
         for _ in 0..=self.sums.members.len() {
             let tensor = Memory::from_vec(vec![0.0_f32]);

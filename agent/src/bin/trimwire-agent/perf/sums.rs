@@ -22,7 +22,8 @@ impl Sums<'_> {
         gradient::gaussian(coordinates, self.seed, rank, 0)
     }
 
-    /// This rank's gradient, and what comes of all of them at any rank, exactly; `None` where that depends on how many coordinates are each rank's.
+    /// This rank's gradient, and what comes of all of them at any rank, exactly; `None` where that
+    /// depends on how many coordinates are each rank's.
     pub(super) fn of(&self, coordinates: usize) -> (Vec<f32>, Option<Vec<f32>>) {
         (self.gradient(coordinates, self.rank), self.sum(coordinates))
     }

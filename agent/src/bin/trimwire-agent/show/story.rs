@@ -42,8 +42,8 @@ pub(super) struct Link {
     probes: u32,
     /// The commonest first.
     trimmed_to: Vec<Rung>,
-    /// The error, by the closed form (docs/reference/wire-format.md §9) row by row, of a message whose
-    /// rows have equal energies, as those of `perf` have. `None` as above.
+    /// The error, by the closed form (docs/reference/wire-format.md §9) row by row, of a message
+    /// whose rows have equal energies, as those of `perf` have. `None` as above.
     nmse_expected: Option<f64>,
     /// Of each of equal parts of the message, the share of packets that were trimmed or missing.
     where_trimmed: Vec<f64>,
