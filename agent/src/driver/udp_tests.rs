@@ -58,12 +58,7 @@ type Arrival = (SocketAddr, u8, Vec<u8>);
 
 /// All of `bursts` from one link to another, and what arrived, until `count` have or ten seconds
 /// are over.
-fn carry(
-    from: &mut impl Link,
-    to: &mut impl Link,
-    bursts: &[Burst],
-    count: usize,
-) -> Vec<Arrival> {
+fn carry(from: &mut impl Link, to: &mut impl Link, bursts: &[Burst], count: usize) -> Vec<Arrival> {
     let mut batch: VecDeque<Burst> = bursts.iter().cloned().collect();
     let mut got = Vec::new();
     let end = now() + Duration::from_secs(10);
