@@ -19,6 +19,7 @@
 //! rendezvous   how ranks find each other
 //! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels
 //! snapshot     what is told of peers and paths
+//! planes       how many planes the next step sends, by what the last ones met
 //! ```
 //!
 //! Each line uses those below it.
@@ -40,6 +41,7 @@ pub mod interface;
 pub mod outcome;
 pub mod pacing;
 mod peer;
+pub mod planes;
 pub mod rate;
 pub mod rendezvous;
 pub mod row;

@@ -13,8 +13,6 @@ from trimwire_net.problem import Problem
 from trimwire_net.run_folder import keep, run_folder
 from trimwire_net.waiting import own_session
 
-PORT = 9217
-
 
 class Program:
     """A running one."""
@@ -51,7 +49,7 @@ def agent(host: Any, role: str, words: str) -> Program:
     return Program(host, role, [programs.ours("trimwire-agent"), *words.split(), "--json"])
 
 
-def listens(host: Any, port: int = PORT) -> bool | None:
+def listens(host: Any, port: int) -> bool | None:
     """Whether somebody in the host's namespace waits for connections."""
     for sockets in (Path(f"/proc/{host.pid}/net/{table}") for table in ("tcp", "tcp6")):
         if sockets.exists() and f":{port:04X} " in sockets.read_text():

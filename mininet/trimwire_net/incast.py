@@ -2,50 +2,59 @@
 """Agents that congest a port: some hosts send gradients to one, all at once, each at its link's rate."""
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from mininet.log import info, output
 
-from trimwire_net.agents import PORT, address, agent, listens
+from trimwire_net import programs
+from trimwire_net.agents import address, agent
 from trimwire_net.bring_up import Fabric
 from trimwire_net.fabric_file import bits_per_second, ports
 from trimwire_net.problem import Problem
-from trimwire_net.waiting import poll
+from trimwire_net.run_folder import run_folder
 
 
 @dataclass
 class Outcome:
-    """The agents' reports."""
+    """The ranks' reports, the receiver's first, and the messages that its transcript has."""
 
     receiver: str
     # By rank, from 1.
     senders: list[str]
-    received: dict[str, Any]
-    sent: list[dict[str, Any]]
+    reports: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+
+    def received(self, what: str) -> int:
+        """Of the receiver."""
+        return int(self.reports[0]["totals"][what])
 
     def total(self, what: str) -> int:
-        """Of the receiver."""
-        return int(self.received["totals"][what])
-
-    def sent_total(self, what: str) -> int:
-        """Of all senders."""
-        return sum(int(report["totals"][what]) for report in self.sent)
+        """Of all ranks."""
+        return sum(int(report["totals"][what]) for report in self.reports)
 
     def packets(self, what: str) -> int:
         """Over the received gradients."""
-        return sum(int(message[what]) for message in self.received["messages"])
+        return sum(int(message[what]) for message in self.messages)
+
+    def nmse(self) -> float:
+        """Of the sum."""
+        return float(self.reports[0]["rows"][0]["nmse"])
+
+    def predicted(self) -> float:
+        """Errors of independent gradients of equal energy add up, as their energies do."""
+        return sum(float(message["nmse_expected"]) for message in self.messages) / len(self.reports)
 
     def table(self) -> str:
         """A line a gradient."""
-        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'trimmed':>8} {'missing':>8} {'repaired':>8} {'NMSE':>10} "
-                 f"{'predicted':>10} {'seconds':>8}"]
-        for message in sorted(self.received["messages"], key=lambda message: message["from"]):
-            sent = self.sent[message["from"] - 1]["messages"][0]
-            lines.append(f"{self.senders[message['from'] - 1]:>6} {message['packets']:>8} {message['full']:>6} "
-                         f"{message['trimmed']:>8} {message['missing']:>8} {sent['repaired']:>8} {message['nmse']:>10.3e} "
-                         f"{message['nmse_expected']:>10.3e} {sent['seconds']:>8.2f}")
+        lines = [f"{'from':>6} {'packets':>8} {'trimmed':>8} {'missing':>8} {'predicted':>10} {'seconds':>8}"]
+        for message in sorted(self.messages, key=lambda message: message["from"]):
+            lines.append(f"{self.senders[message['from'] - 1]:>6} {message['packets']:>8} {message['trimmed']:>8} {message['missing']:>8} "
+                         f"{message['nmse_expected']:>10.3e} {message['over_seconds']:>8.2f}")
+        lines.append(f"sum: NMSE {self.nmse():.3e}, predicted {self.predicted():.3e}, {self.total('repairs_sent')} repairs")
         return "\n".join(lines) + "\n"
 
 
@@ -68,31 +77,31 @@ def usual(fabric: Fabric) -> tuple[str, list[str]]:
 
 
 def incast(
-    fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", ipv6: bool = False, timeout: float = 40
+    fabric: Fabric, receiver: str, senders: list[str], words: str = "-b 4M -e 4M", ipv6: bool = False, timeout: float = 40
 ) -> Outcome:
-    """The senders each send one gradient to the receiver, which decodes and compares."""
-    to = fabric.host(receiver)
-    own = address(to, ipv6)
+    """The senders each send one gradient to the receiver, which adds them to its own and compares the sum."""
     if receiver in senders or len(set(senders)) < len(senders) or not senders:
         raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
     info(f"*** Incast: {' '.join(senders)} -> {receiver}\n")
-    agents = [agent(to, "server", f"perf transfer --server --bind {own} --senders {len(senders)} --timeout 20s")]
+    record = run_folder() / "incast"
+    agents = []
     try:
-        poll(f"{receiver}: trimwire-agent on TCP port {PORT}", 10, lambda: agents[0].process.poll() or listens(to))
-        for name in senders:
+        own = address(fabric.host(receiver), ipv6)
+        for rank, name in enumerate([receiver, *senders]):
             host = fabric.host(name)
             rate = bits_per_second(host.defaultIntf())
-            # 256 source ports: sprayed over the equal paths.
-            agents.append(agent(host, "client", f"perf transfer --client {own} --bind {address(host, ipv6)} {words} "
-                                                 f"--bitrate {rate} --source-ports 256 --timeout 20s"))
+            # Ranks that meet all listen before the first one sends. 256 source ports: sprayed over the equal paths.
+            agents.append(agent(host, "rank", f"perf reduce --rank {rank} --world {len(senders) + 1} --master-addr {own} --bind {address(host, ipv6)} "
+                                              f"-n 1 -w 0 --algorithm direct --rate-algorithm fixed --bitrate {rate} --source-ports 256 "
+                                              f"--timeout 20s --record {record} {words}"))
         end = time.monotonic() + timeout
-        sent = [each.report(end) for each in agents[1:]]
-        # Ranks are given in the order in which the senders come.
-        ranks = sorted(zip(senders, sent), key=lambda pair: int(pair[1]["rank"]))
-        return Outcome(receiver, [name for name, _ in ranks], agents[0].report(end), [report for _, report in ranks])
+        reports = [each.report(end) for each in agents]
     finally:
         for each in agents:
             each.end()
+    shown = subprocess.run([programs.ours("trimwire-agent"), "transcript", "show", "--step", "1", "--json", f"{record}.0"],
+                           stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    return Outcome(receiver, senders, reports, json.loads(shown.stdout)["story"]["messages"])
 
 
 def test(net: Any, receiver: str = "", *senders: str) -> None:

@@ -67,7 +67,7 @@ def gradients_beside_tcp(fabric: Fabric, scenario: str, load: int, several_paths
 
     def traffic() -> tuple[Outcome, Flow, Tcp]:
         with Tcp(fabric, *ends, TCP_BYTES, BEST_EFFORT) as tcp:
-            outcome = incast(fabric, receiver, senders, "-n 1M --seed 7", timeout=90)
+            outcome = incast(fabric, receiver, senders, "-b 1M -e 1M --seed 7", timeout=90)
             return outcome, tcp.finish(), tcp
 
     (outcome, flow, tcp), counted, wrong = watched(fabric, traffic)
@@ -77,7 +77,7 @@ def gradients_beside_tcp(fabric: Fabric, scenario: str, load: int, several_paths
     book.check("the congested port trims", cut * 4 > outcome.packets("packets"), f"{cut} of {outcome.packets('packets')} trimmed")
     book.check("nothing of the gradients is dropped", dropped == 0, f"{dropped} dropped")
     decodes(book, outcome)
-    repairs, missing = outcome.sent_total("repairs_sent"), outcome.packets("missing")
+    repairs, missing = outcome.total("repairs_sent"), outcome.packets("missing")
     book.check("nothing is sent twice without a loss, and hardly anything is missing",
                repairs <= dropped and missing * 100 <= outcome.packets("packets"), f"{repairs} repairs, {missing} missing")
     if several_paths:

@@ -472,7 +472,7 @@ fn finish(child: Child) -> (Option<i32>, Value, String) {
 
 fn two(words: [&str; 2]) -> [(Option<i32>, Value, String); 2] {
     let port = ports::free("127.0.0.1");
-    let at = format!("--world 2 --master-addr 127.0.0.1 --rendezvous-port {port} --json");
+    let at = format!("--world 2 --master-addr 127.0.0.1 --master-port {port} --json");
     let ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {at} {}", words[rank])));
     ranks.map(finish)
 }

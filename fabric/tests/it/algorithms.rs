@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sixty-four ranks in virtual time, over the committed P4 program: every way to sum, its bits, its bytes.
+//! Sixty-four ranks in virtual time, over the committed P4 program: every way to sum, its bits, its
+//! bytes.
 
 use crate::fabric_program::{RATE, programmed};
 use trimwire_agent::collective::{Algorithm, CommunicatorConfig, Options};
@@ -52,7 +53,8 @@ fn every_way_of_64_ranks_gives_the_sum_with_hardly_more_bytes_than_it_needs() {
     let exact: Vec<f32> = (0..LENGTH)
         .map(|i| gradients.iter().map(|gradient| f64::from(gradient[i])).sum::<f64>() as f32)
         .collect();
-    // An all-reduce needs 2 (n − 1) / n of the tensor from every rank, at three bytes a coordinate; a host's ranks share what leaves it.
+    // An all-reduce needs 2 (n − 1) / n of the tensor from every rank, at three bytes a coordinate;
+    // a host's ranks share what leaves it.
     let least = 2.0 * f64::from(RANKS - 1) / f64::from(RANKS) * 3.0 * LENGTH as f64;
     println!(
         "| algorithm | switch | time | bytes of the busiest rank, of the least | cut | NMSE |\n|---|---|---|---|---|---|"

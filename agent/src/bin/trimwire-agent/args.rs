@@ -16,9 +16,7 @@ use trimwire_agent::driver::{
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
-use trimwire_encoder::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey,
-};
+use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES, SealKey};
 
 /// What both sides agree on, and how sockets are opened.
 #[derive(Args, Clone)]
@@ -252,21 +250,8 @@ impl LinkArgs {
         if self.reliable { Reliability::Full } else { Reliability::Bounded { loss: self.loss } }
     }
 
-    /// An endpoint on sockets. `fallback` is bound where neither an address nor an interface is given.
-    pub(crate) fn driver(
-        &self,
-        rank: u16,
-        world: u16,
-        peers: BTreeMap<u16, SocketAddr>,
-        fallback: SocketAddr,
-        rate: Option<(&RateArgs, RateAlgorithm)>,
-    ) -> Result<Driver<UdpLink>, Failure> {
-        let (config, links) = self.parts(rank, world, peers, fallback, rate, 1)?;
-        let link = links.into_iter().next().ok_or_else(|| failed(anyhow!("no link")))?;
-        Ok(start(config, link))
-    }
-
-    /// Likewise, before it begins.
+    /// An endpoint and its sockets, before it begins. `fallback` is bound where neither an address nor an
+    /// interface is given.
     pub(crate) fn parts(
         &self,
         rank: u16,
@@ -347,19 +332,6 @@ impl LinkArgs {
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
         UdpLink::open_channels(&config, channels).map_err(failed)
-    }
-}
-
-impl CodecArgs {
-    /// The layout of a message from an interface with that MTU; jumbo frames have to be asked for, as the receiver's interface is not known.
-    pub(crate) fn layout(&self, coordinates: usize, mtu: Option<u32>) -> Result<Layout, Failure> {
-        let fits = || match mtu {
-            Some(mtu @ ..1_500) => Codec::Rht.coordinates_per_packet(mtu as usize, PLANES, false),
-            _ => DEFAULT_COORDINATES_PER_PACKET,
-        };
-        Layout::new(coordinates, self.coordinates_per_packet.unwrap_or_else(fits))
-            .and_then(|layout| layout.with_row_log2(self.row_log2)?.with_layer_class(self.layer_class))
-            .map_err(bad_input)
     }
 }
 

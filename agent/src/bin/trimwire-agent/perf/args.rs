@@ -3,13 +3,12 @@
 
 use crate::Failure;
 use crate::args::{CodecArgs, DecodingName, LinkArgs, RateAlgorithm, RateArgs};
-use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
+use crate::meet::{Caller, Met, RendezvousArgs};
 use crate::operation::Operation;
 use crate::transcript::TranscriptArgs;
 use crate::units::bytes;
 use clap::{Args, ValueEnum};
 use trimwire_agent::driver::channels::CHANNELS_MOST;
-use trimwire_agent::rendezvous::Offer;
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
@@ -117,33 +116,6 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
         rate: (&args.rate, args.rate_algorithm()),
         root: args.root,
         repeats: &repeats,
-        terms: &|offer| terms(offer, args),
     }
     .meet()
-}
-
-/// What ranks cannot measure together without.
-fn terms(offer: Offer, args: &PerfArgs) -> Offer {
-    if args.operation == Operation::PushPull {
-        // The rest workers tell each other afterwards.
-        return with_servers(offer, &args.servers);
-    }
-    let PerfArgs { codec, link, .. } = args;
-    let offer = args.way.terms().iter().fold(offer, |offer, (name, value)| offer.term(name, value));
-    offer
-        .term("operation", &args.operation.name())
-        .term("planes", &codec.planes)
-        .term("coordinates-per-packet", &codec.coordinates_per_packet.unwrap_or(0))
-        .term("row-log2", &codec.row_log2)
-        .term("layer-class", &codec.layer_class)
-        .term("min-bytes", &args.min_bytes)
-        .term("max-bytes", &args.max_bytes)
-        .term("step-factor", &args.step_factor)
-        .term("iters", &args.iters)
-        .term("warmup-iters", &args.warmup_iters)
-        .term("exact", &args.exact)
-        .term("root", &args.root)
-        .term("loss", &link.loss)
-        .term("reliable", &link.reliable)
-        .term("adaptive", &args.adaptive.as_deref().unwrap_or("none"))
 }
