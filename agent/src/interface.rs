@@ -170,8 +170,6 @@ pub struct EndpointStats {
     pub data_bytes_sent: u64,
     /// Datagrams that DATA packets were divided into which are too long for the path.
     pub pieces_sent: u64,
-    /// The same of DATA that came.
-    pub pieces_received: u64,
     /// Repairs sent.
     pub repairs_sent: u64,
     /// Their payload bytes.
@@ -214,7 +212,6 @@ impl std::ops::AddAssign for EndpointStats {
         self.data_sent += other.data_sent;
         self.data_bytes_sent += other.data_bytes_sent;
         self.pieces_sent += other.pieces_sent;
-        self.pieces_received += other.pieces_received;
         self.repairs_sent += other.repairs_sent;
         self.retransmitted_bytes += other.retransmitted_bytes;
         self.control_sent += other.control_sent;

@@ -39,7 +39,7 @@ pub enum StartError {
     /// There is no such rank.
     #[error("operation {number}: there is no rank {rank}; valid are those below {world}")]
     NoRank { number: u32, rank: u16, world: u16 },
-    /// Nobody is there to sum.
+    /// A push-pull has no servers.
     #[error("operation {number}: there are no servers; a push-pull needs at least one")]
     NoServer { number: u32 },
     /// Consistent replicas need the direct algorithm.
@@ -47,10 +47,10 @@ pub enum StartError {
         "operation {number}: replicas that are to be consistent need the direct algorithm, not {algorithm}"
     )]
     Algorithm { number: u32, algorithm: Algorithm },
-    /// Until when something arrives bit by bit cannot be said.
+    /// Exact operations have no deadline.
     #[error("operation {number}: what is exact has no deadline")]
     ExactDeadline { number: u32 },
-    /// Two tensors do not fit each other.
+    /// Lengths of two tensors do not fit each other.
     #[error(
         "operation {number}: the {what} has {got} elements, and has to have {expected} for {world} ranks"
     )]
@@ -67,12 +67,12 @@ pub enum StartError {
         /// The algorithm that was asked for, or is chosen for such a tensor among these hosts.
         algorithm: Algorithm,
     },
-    /// Something that is not done elsewhere.
+    /// The operation cannot be coded elsewhere.
     #[error(
         "operation {number}: all-reduces, reduce-scatters and all-gathers that may be trimmed are coded elsewhere, both of their tensors, and nothing else"
     )]
     ElsewhereOperation { number: u32 },
-    /// Something that has no lossy form.
+    /// The operation has no lossy form.
     #[error("operation {number}: an all-to-all moves every bit: it needs `exact`")]
     Lossy { number: u32 },
     /// A shard cannot be divided into packets.

@@ -29,16 +29,16 @@ pub enum LinkError {
     /// No interface has the address.
     #[error("no interface has the address {address}; there are: {available}")]
     NoInterface { address: IpAddr, available: String },
-    /// There is none to listen on.
+    /// No address to listen on is given.
     #[error("no address to listen on")]
     NoAddress,
     /// An endpoint's addresses are of one family.
     #[error("{other} is of another family than {first}")]
     Families { first: IpAddr, other: IpAddr },
-    /// More of them than there may be.
+    /// Too many addresses.
     #[error("{count} addresses; at most {ADDRESSES_MAX}")]
     Addresses { count: usize },
-    /// Its packets cannot be as long as they have to be.
+    /// The MTU of an interface is too small.
     #[error(
         "interface '{interface}' ({address}) has an MTU of {mtu} bytes; at least {MTU_LEAST} are needed: ip link set {interface} mtu 1500"
     )]
@@ -51,7 +51,7 @@ pub enum LinkError {
     /// A peer cannot be reached from the address that is bound.
     #[error("rank {rank} has the address {peer}, of another family than this endpoint's {own}")]
     Family { rank: u16, peer: SocketAddr, own: IpAddr },
-    /// Several channels need several ports.
+    /// A port of a channel is not free.
     #[error(
         "{channels} channels listen on UDP ports {port} and those behind it, of which {taken} is not free (--port chooses another, --channels takes fewer)"
     )]

@@ -8,10 +8,10 @@
 
 use super::packet::{Ecn, Head, Kind, Packet, Trimming};
 use super::topology::Topology;
-use trimwire_fabric::frame::Address;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use trimwire_fabric::frame::Address;
 use trimwire_switch::engine::Pipeline;
 
 /// UDP port of the agents.
@@ -200,9 +200,9 @@ impl fmt::Debug for Programs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimwire_fabric::frame;
     use crate::sim::topology::Shape;
     use std::net::Ipv4Addr;
+    use trimwire_fabric::frame;
 
     fn address(last: u8) -> Address {
         Address { mac: [2, 0, 0, 0, 0, last], ip: Ipv4Addr::new(10, 0, 0, last) }
