@@ -419,12 +419,6 @@ impl Endpoint {
         self.peers.get(usize::from(rank)).map(Peer::stats)
     }
 
-    /// When the first DATA of a peer came since the last call, ns. Of what comes late, of messages
-    /// that are over, nothing is told.
-    pub fn take_first_data_ns(&mut self, rank: u16) -> Option<u64> {
-        self.peers.get_mut(usize::from(rank))?.take_first_data_ns()
-    }
-
     /// Everything that is told of this moment. Copies some hundred bytes a path: for once a second,
     /// not for every packet.
     pub fn snapshot(&self) -> Snapshot {

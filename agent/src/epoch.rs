@@ -60,45 +60,29 @@ impl Epoch {
 }
 
 /// Why there is no next epoch for this rank.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EpochError {
     /// The others have gone on without this rank. Only a new endpoint that joins is let in again.
     #[error("epoch {epoch} has begun without this rank, which the others believe dead; start anew and join")]
-    Excluded {
-        /// The epoch.
-        epoch: u32,
-    },
+    Excluded { epoch: u32 },
     /// Too few ranks are left to be sure that no others go on, too.
     #[error(
         "epoch {epoch} needs more than half of the {of} ranks of the one before, or half with rank {lowest} among them, and only ranks {left:?} are left"
     )]
-    NoQuorum {
-        /// The epoch.
-        epoch: u32,
-        /// Ranks of the epoch before.
-        of: usize,
-        /// The lowest of these.
-        lowest: u16,
-        /// Ranks that can be counted on.
-        left: Vec<u16>,
-    },
+    NoQuorum { epoch: u32, of: usize, lowest: u16, left: Vec<u16> },
     /// Ranks are alive and have not asked for the epoch, or nobody lets this rank in.
     #[error("nothing has come of epoch {epoch} in {:?}: ranks {waiting:?} are waited for", Duration::from_nanos(*.waited_ns))]
     Undecided {
-        /// The epoch.
         epoch: u32,
         /// Time since this rank has asked, ns.
         waited_ns: u64,
-        /// Whom it waits for.
         waiting: Vec<u16>,
     },
     /// The next epoch is being agreed on already, or this rank waits to be let in.
     #[error("epoch {epoch} is being agreed on already")]
-    Busy {
-        /// The epoch.
-        epoch: u32,
-    },
+    Busy { epoch: u32 },
 }
 
 /// Whether `ranks`, of `members`, are enough to decide: more than half of them, or half with the

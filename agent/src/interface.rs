@@ -13,136 +13,61 @@ use trimwire_encoder::wire::StreamId;
 use trimwire_encoder::{Codec, Decoding, Envelope, Job, Layout, RowMemory, RowReceiver};
 
 /// Why a message is not sent.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// There is no such rank, or it is this one.
     #[error("rank {rank} cannot send to rank {to}; valid are the other ranks below {world}")]
-    Rank {
-        /// This rank.
-        rank: u16,
-        /// The rank asked for.
-        to: u16,
-        /// Ranks of the job.
-        world: u16,
-    },
+    Rank { rank: u16, to: u16, world: u16 },
     /// The message has no packets.
     #[error("the message for rank {to} has no packets")]
-    Empty {
-        /// The rank asked for.
-        to: u16,
-    },
+    Empty { to: u16 },
     /// The packets say that they come from someone else.
     #[error("message {message:#010x} is of stream {stream:?}, this endpoint of {own:?}")]
-    Stream {
-        /// The message.
-        message: u32,
-        /// Stream in its packets.
-        stream: StreamId,
-        /// This endpoint's.
-        own: StreamId,
-    },
+    Stream { message: u32, stream: StreamId, own: StreamId },
     /// A message of that number has been sent there before, or its number is below the watermark.
     #[error("message {message:#010x} for rank {to} is over; numbers are used once, in ascending order")]
-    Reused {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        to: u16,
-    },
+    Reused { message: u32, to: u16 },
     /// It was given up before it began.
     #[error("message {message:#010x} for rank {to} was given up, because of rank {culprit}: {reason}")]
-    Aborted {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        to: u16,
-        /// The rank to blame.
-        culprit: u16,
-        /// Why.
-        reason: Reason,
-    },
+    Aborted { message: u32, to: u16, culprit: u16, reason: Reason },
     /// The same message is on its way to the same rank.
     #[error("message {message:#010x} is already on its way to rank {to}")]
-    Busy {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        to: u16,
-    },
+    Busy { message: u32, to: u16 },
 }
 
 /// Why a row is not taken.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupplyError {
     /// No such message is on its way: it was not opened, or is over already.
     #[error("message {message:#010x} is not on its way to rank {to}")]
-    Unknown {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        to: u16,
-    },
+    Unknown { message: u32, to: u16 },
     /// Not the next row.
     #[error("row {got} of message {message:#010x} for rank {to} is not the next one, {expected} of {rows}")]
-    Order {
-        /// The message.
-        message: u32,
-        /// Its receiver.
-        to: u16,
-        /// The row given.
-        got: usize,
-        /// The row that comes next.
-        expected: usize,
-        /// Rows of the message.
-        rows: usize,
-    },
+    Order { message: u32, to: u16, got: usize, expected: usize, rows: usize },
 }
 
 /// Why a message cannot be expected.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExpectError {
     /// There is no such rank, or it is this one.
     #[error("rank {rank} cannot expect a message of rank {from}; valid are the other ranks below {world}")]
-    Rank {
-        /// This rank.
-        rank: u16,
-        /// The rank asked for.
-        from: u16,
-        /// Ranks of the job.
-        world: u16,
-    },
+    Rank { rank: u16, from: u16, world: u16 },
     /// A message of that number has been received from there before, or its number is below the
     /// watermark.
     #[error("message {message:#010x} of rank {from} is over; numbers are used once, in ascending order")]
-    Reused {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        from: u16,
-    },
+    Reused { message: u32, from: u16 },
     /// It was given up before it was expected.
     #[error("message {message:#010x} of rank {from} was given up, because of rank {culprit}: {reason}")]
-    Aborted {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        from: u16,
-        /// The rank to blame.
-        culprit: u16,
-        /// Why.
-        reason: Reason,
-    },
+    Aborted { message: u32, from: u16, culprit: u16, reason: Reason },
     /// It is expected already.
     #[error("message {message:#010x} of rank {from} is expected already")]
-    Busy {
-        /// The message.
-        message: u32,
-        /// The rank asked for.
-        from: u16,
-    },
+    Busy { message: u32, from: u16 },
 }
 
 /// A message that is to be sent; its rows follow.
@@ -202,68 +127,36 @@ pub struct Expectation {
 }
 
 /// What happened.
+#[expect(missing_docs, reason = "variants say what their fields are")]
 #[derive(Debug)]
 pub enum Event {
     /// A row is there: all of its packets, or all that will come. Rows of a message come in any
     /// order, each once, all of them before [`Event::Received`].
     Row {
-        /// Its sender.
         from: u16,
-        /// The message.
         message: u32,
         /// What arrived of it, ready to decode.
         row: Box<RowReceiver>,
     },
     /// A message is delivered.
-    Received {
-        /// Its sender.
-        from: u16,
-        /// Its id.
-        message: u32,
-        /// What became of its packets.
-        stats: TransferStats,
-    },
+    Received { from: u16, message: u32, stats: TransferStats },
     /// Consistent replicas: every packet of a message whose map was asked for
     /// ([`Outbound::want_map`]) was sent, and its receiver has said what it has. It keeps what
     /// lacks tails until [`crate::endpoint::Endpoint::settle`]. Left out where it has everything:
     /// it is content then.
-    Passed {
-        /// Its receiver.
-        to: u16,
-        /// Its id.
-        message: u32,
-        /// What it has.
-        map: TrimMap,
-    },
+    Passed { to: u16, message: u32, map: TrimMap },
     /// The receiver of a message is content.
     Sent {
-        /// Its receiver.
         to: u16,
-        /// Its id.
         message: u32,
         /// What the receiver has, where it was asked for.
         map: Option<TrimMap>,
-        /// What became of its packets.
         stats: TransferStats,
     },
     /// The sender of a received message has told at which precision all replicas decode it.
-    Agreed {
-        /// Its sender.
-        from: u16,
-        /// Its id.
-        message: u32,
-        /// The agreed precision.
-        map: TrimMap,
-    },
+    Agreed { from: u16, message: u32, map: TrimMap },
     /// A transfer was given up.
-    Failed {
-        /// The other rank.
-        peer: u16,
-        /// The message.
-        message: u32,
-        /// Why, and what was missing.
-        error: TransferError,
-    },
+    Failed { peer: u16, message: u32, error: TransferError },
     /// Of the ranks' agreements on epochs.
     Epoch(Change),
 }
@@ -277,8 +170,6 @@ pub struct EndpointStats {
     pub data_bytes_sent: u64,
     /// Datagrams that DATA packets were divided into which are too long for the path.
     pub pieces_sent: u64,
-    /// The same of DATA that came.
-    pub pieces_received: u64,
     /// Repairs sent.
     pub repairs_sent: u64,
     /// Their payload bytes.
@@ -321,7 +212,6 @@ impl std::ops::AddAssign for EndpointStats {
         self.data_sent += other.data_sent;
         self.data_bytes_sent += other.data_bytes_sent;
         self.pieces_sent += other.pieces_sent;
-        self.pieces_received += other.pieces_received;
         self.repairs_sent += other.repairs_sent;
         self.retransmitted_bytes += other.retransmitted_bytes;
         self.control_sent += other.control_sent;

@@ -42,6 +42,7 @@ pub struct TransferStats {
 }
 
 /// Why a transfer was given up.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -51,15 +52,10 @@ pub enum TransferError {
          are not known to have arrived", Duration::from_nanos(*.silent_ns)
     )]
     Unanswered {
-        /// The receiver.
         peer: u16,
-        /// The message.
         message: u32,
-        /// Packets of the message.
         packets: u32,
-        /// Packets not known to have arrived.
         missing: u32,
-        /// Probes sent since the last answer.
         probes: u32,
         /// Time since the last answer, ns.
         silent_ns: u64,
@@ -70,11 +66,8 @@ pub enum TransferError {
         Duration::from_nanos(*.waited_ns)
     )]
     NotExpected {
-        /// The receiver.
         peer: u16,
-        /// The message.
         message: u32,
-        /// Packets of the message.
         packets: u32,
         /// Time since the peer said so first, ns.
         waited_ns: u64,
@@ -85,13 +78,9 @@ pub enum TransferError {
          are missing", Duration::from_nanos(*.waited_ns)
     )]
     Stalled {
-        /// The receiver.
         peer: u16,
-        /// The message.
         message: u32,
-        /// Packets of the message.
         packets: u32,
-        /// Packets missing.
         missing: u32,
         /// Time since the last progress, ns.
         waited_ns: u64,
@@ -103,11 +92,8 @@ pub enum TransferError {
          (`trimwire-agent doctor --peer {}` tells what gets through)", Duration::from_nanos(*.waited_ns), .to.ip()
     )]
     PathMtu {
-        /// The receiver.
         peer: u16,
-        /// Where it listens.
         to: SocketAddr,
-        /// The message.
         message: u32,
         /// Bytes of its longest packets, with IP and UDP headers.
         packet: u32,
@@ -122,13 +108,9 @@ pub enum TransferError {
          {trimmed} are trimmed", Duration::from_nanos(*.silent_ns)
     )]
     Silent {
-        /// The sender.
         peer: u16,
-        /// The message.
         message: u32,
-        /// Packets of the message.
         packets: u32,
-        /// Packets of which nothing has arrived.
         missing: u32,
         /// Packets of which some planes have arrived.
         trimmed: u32,
@@ -137,37 +119,20 @@ pub enum TransferError {
     },
     /// The peer has given the message up.
     #[error("rank {peer} has given up message {message:#010x}, because of rank {culprit}: {reason}")]
-    Aborted {
-        /// Who says so.
-        peer: u16,
-        /// The message.
-        message: u32,
-        /// The rank to blame.
-        culprit: u16,
-        /// Why.
-        reason: Reason,
-    },
+    Aborted { peer: u16, message: u32, culprit: u16, reason: Reason },
     /// The peer has started anew, and knows nothing of the message.
     #[error("rank {peer} has started anew in the middle of message {message:#010x}")]
-    Restarted {
-        /// The other rank.
-        peer: u16,
-        /// The message.
-        message: u32,
-    },
+    Restarted { peer: u16, message: u32 },
     /// The sender's message is not the one that is expected under this number.
     #[error(
         "rank {peer} sends another message under {message:#010x} than this rank expects: {packets} packets where it expects {expected}, or as many that are divided otherwise. All ranks have to give an \
          operation tensors of the same lengths, types and layer classes, and their operations in the same order, and to agree on one MTU"
     )]
     Mismatch {
-        /// The sender.
         peer: u16,
-        /// The message.
         message: u32,
         /// Packets that the sender has of it.
         packets: u32,
-        /// Packets that are expected.
         expected: u32,
     },
     /// The receiver has the message, but does not tell its trim map.
@@ -175,25 +140,15 @@ pub enum TransferError {
         "rank {peer} has message {message:#010x} but tells no trim map of its {packets} packets: it does not expect the \
          message with an agreement of replicas, this rank does"
     )]
-    NoMap {
-        /// The receiver.
-        peer: u16,
-        /// The message.
-        message: u32,
-        /// Packets of the message.
-        packets: u32,
-    },
+    NoMap { peer: u16, message: u32, packets: u32 },
     /// The replicas' agreement on a message was not reached.
     #[error(
         "rank {peer} has confirmed the agreed precision of {agreed} of {packets} packets of message {message:#010x}, and \
          nothing more in {:?}", Duration::from_nanos(*.silent_ns)
     )]
     Disagreement {
-        /// The receiver.
         peer: u16,
-        /// The message.
         message: u32,
-        /// Packets of the message.
         packets: u32,
         /// Packets whose agreed state the peer has.
         agreed: u32,

@@ -139,8 +139,6 @@ pub(crate) struct Peer {
     /// DATA seen of messages that are over.
     late: u32,
     stats: PeerStats,
-    /// When DATA came first since somebody asked.
-    first_data_ns: Option<u64>,
     /// What is over the headers of the peer's DATA.
     mask: HeaderMask,
     /// Of an incarnation of the peer, in a sealed job.
@@ -197,7 +195,6 @@ impl Peer {
             votes: VecDeque::new(),
             late: 0,
             stats: PeerStats::default(),
-            first_data_ns: None,
             mask: HeaderMask::NONE,
             sealer: None,
         }

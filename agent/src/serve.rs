@@ -168,6 +168,7 @@ pub fn lowest_worker(world: u16, servers: &[u16]) -> Option<u16> {
 }
 
 /// Why a server cannot go on.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -179,12 +180,7 @@ pub enum ServeError {
     Operation(#[from] OperationError),
     /// What the lowest worker says is no notice.
     #[error("operation {number}: {reason}")]
-    Notice {
-        /// The operation.
-        number: u32,
-        /// Why not.
-        reason: NoticeError,
-    },
+    Notice { number: u32, reason: NoticeError },
 }
 
 /// A server's part: begins what workers announce. Its communicator is driven by the caller, who

@@ -61,8 +61,6 @@ pub struct PeerStats {
     pub control_received: u64,
     /// Transfers given up, either way.
     pub failed: u64,
-    /// When the latest DATA counted above came, ns of the endpoint's clock.
-    pub last_data_ns: Option<u64>,
 }
 
 /// One path to a peer.
@@ -129,7 +127,6 @@ impl std::ops::AddAssign for PeerStats {
         self.control_sent += other.control_sent;
         self.control_received += other.control_received;
         self.failed += other.failed;
-        self.last_data_ns = self.last_data_ns.max(other.last_data_ns);
     }
 }
 

@@ -78,13 +78,13 @@ const HELLO_LEN: usize = 4;
 const PATH_LEN: usize = 12;
 
 /// Why a control packet's body cannot be read.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// The body ends too early.
     #[error("{kind:?} body has {got} bytes, at least {need} are needed")]
     Short {
-        /// Kind of the packet.
         kind: Kind,
         /// Bytes there are.
         got: usize,
@@ -93,20 +93,10 @@ pub enum WireError {
     },
     /// The number of packets is impossible.
     #[error("{kind:?} speaks of a message of {packets} packets; valid are 1 to {MAX_PACKETS}")]
-    Packets {
-        /// Kind of the packet.
-        kind: Kind,
-        /// The number.
-        packets: u32,
-    },
+    Packets { kind: Kind, packets: u32 },
     /// The trim map is not valid.
     #[error("trim map of a {kind:?}: {error}")]
-    Map {
-        /// Kind of the packet.
-        kind: Kind,
-        /// What is wrong with it.
-        error: MapError,
-    },
+    Map { kind: Kind, error: MapError },
     /// Not a reason to abort.
     #[error("unknown reason {0} to abort; valid are 1 to 7")]
     Reason(u8),
@@ -116,7 +106,6 @@ pub enum WireError {
     /// More ports than there may be, or fewer bytes than they need.
     #[error("HELLO of {ports} ports with room for {room}; valid are 1 to {PORTS_MAX}")]
     Ports {
-        /// Ports there should be.
         ports: u16,
         /// Ports that the bytes hold.
         room: usize,
@@ -124,7 +113,6 @@ pub enum WireError {
     /// More addresses than there may be, or fewer bytes than they need.
     #[error("HELLO of {addresses} addresses with {room} bytes of them; valid are 0 to {ADDRESSES_MAX}")]
     Addresses {
-        /// Addresses there should be.
         addresses: u8,
         /// Bytes there are.
         room: usize,
@@ -132,7 +120,6 @@ pub enum WireError {
     /// A question about the path that did not arrive whole, or a length that no question has.
     #[error("PATH of {length} bytes, of which {got} arrived; valid are {least} and more")]
     Question {
-        /// Its length, as it says.
         length: u16,
         /// Bytes there are.
         got: usize,

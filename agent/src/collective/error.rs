@@ -9,6 +9,7 @@ use crate::wire::Reason;
 use trimwire_encoder::{EncodeError, LayoutError};
 
 /// Why an operation is not started. Nothing has been sent then, and its number is free.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -16,23 +17,13 @@ pub enum StartError {
     #[error(
         "the communicator is rank {rank} of {world}, its endpoint rank {endpoint_rank} of {endpoint_world}"
     )]
-    Rank {
-        /// Rank of the communicator.
-        rank: u16,
-        /// Its ranks.
-        world: u16,
-        /// Rank of the endpoint.
-        endpoint_rank: u16,
-        /// Ranks of the endpoint.
-        endpoint_world: u16,
-    },
+    Rank { rank: u16, world: u16, endpoint_rank: u16, endpoint_world: u16 },
     /// Operations are numbered in ascending order (modulo 2^[`super::NUMBER_BITS`]), and each
     /// number is used once, whether its operation ended well or not.
     #[error(
         "operation {number} does not come after operation {last}; numbers ascend, and those of operations that failed are not used again"
     )]
     Order {
-        /// The number.
         number: u32,
         /// That of the last one that began.
         last: u32,
@@ -41,228 +32,102 @@ pub enum StartError {
     #[error(
         "operation {number} does not begin: epoch {epoch} is over, or this rank was never in it; the next one comes by `shrink`, `grow` or `join`"
     )]
-    Epoch {
-        /// The operation.
-        number: u32,
-        /// The epoch that this rank knows.
-        epoch: u32,
-    },
+    Epoch { number: u32, epoch: u32 },
     /// Message ids do not tell so many channels and ranks apart.
     #[error("{channels} channels of {world} ranks: at most {most} are possible")]
-    Channels {
-        /// Channels asked for.
-        channels: u16,
-        /// Ranks.
-        world: u16,
-        /// Channels that are possible.
-        most: u16,
-    },
+    Channels { channels: u16, world: u16, most: u16 },
     /// There is no such rank.
     #[error("operation {number}: there is no rank {rank}; valid are those below {world}")]
-    NoRank {
-        /// The operation.
-        number: u32,
-        /// The rank asked for.
-        rank: u16,
-        /// Ranks.
-        world: u16,
-    },
-    /// Nobody is there to sum.
+    NoRank { number: u32, rank: u16, world: u16 },
+    /// A push-pull has no servers.
     #[error("operation {number}: there are no servers; a push-pull needs at least one")]
-    NoServer {
-        /// The operation.
-        number: u32,
-    },
+    NoServer { number: u32 },
     /// Consistent replicas need the direct algorithm.
     #[error(
         "operation {number}: replicas that are to be consistent need the direct algorithm, not {algorithm}"
     )]
-    Algorithm {
-        /// The operation.
-        number: u32,
-        /// The algorithm asked for.
-        algorithm: Algorithm,
-    },
-    /// Until when something arrives bit by bit cannot be said.
+    Algorithm { number: u32, algorithm: Algorithm },
+    /// Exact operations have no deadline.
     #[error("operation {number}: what is exact has no deadline")]
-    ExactDeadline {
-        /// The operation.
-        number: u32,
-    },
-    /// Two tensors do not fit each other.
+    ExactDeadline { number: u32 },
+    /// Lengths of two tensors do not fit each other.
     #[error(
         "operation {number}: the {what} has {got} elements, and has to have {expected} for {world} ranks"
     )]
-    Length {
-        /// The operation.
-        number: u32,
-        /// Which tensor.
-        what: &'static str,
-        /// Its elements.
-        got: usize,
-        /// Those it should have.
-        expected: usize,
-        /// Ranks.
-        world: u16,
-    },
+    Length { number: u32, what: &'static str, got: usize, expected: usize, world: u16 },
     /// Two tensors are of different number formats.
     #[error("operation {number}: the input is {input}, the output {output}; they have to be of one type")]
-    Type {
-        /// The operation.
-        number: u32,
-        /// Type of the input.
-        input: ElementType,
-        /// Type of the output.
-        output: ElementType,
-    },
+    Type { number: u32, input: ElementType, output: ElementType },
     /// Tensors that are coded elsewhere need the direct algorithm.
     #[error(
         "operation {number}: rows that are coded elsewhere need the direct algorithm, not {algorithm}; it has to be the same at all ranks"
     )]
     ElsewhereAlgorithm {
-        /// The operation.
         number: u32,
         /// The algorithm that was asked for, or is chosen for such a tensor among these hosts.
         algorithm: Algorithm,
     },
-    /// Something that is not done elsewhere.
+    /// The operation cannot be coded elsewhere.
     #[error(
         "operation {number}: all-reduces, reduce-scatters and all-gathers that may be trimmed are coded elsewhere, both of their tensors, and nothing else"
     )]
-    ElsewhereOperation {
-        /// The operation.
-        number: u32,
-    },
-    /// Something that has no lossy form.
+    ElsewhereOperation { number: u32 },
+    /// The operation has no lossy form.
     #[error("operation {number}: an all-to-all moves every bit: it needs `exact`")]
-    Lossy {
-        /// The operation.
-        number: u32,
-    },
+    Lossy { number: u32 },
     /// A shard cannot be divided into packets.
     #[error("operation {number}, shard {shard}: {reason}")]
-    Layout {
-        /// The operation.
-        number: u32,
-        /// The shard.
-        shard: u16,
-        /// Why.
-        reason: LayoutError,
-    },
+    Layout { number: u32, shard: u16, reason: LayoutError },
     /// The endpoint refuses to send.
     #[error("operation {number}: {reason}")]
-    Send {
-        /// The operation.
-        number: u32,
-        /// Why.
-        reason: SendError,
-    },
+    Send { number: u32, reason: SendError },
     /// The endpoint refuses to expect.
     #[error("operation {number}: {reason}")]
-    Expect {
-        /// The operation.
-        number: u32,
-        /// Why.
-        reason: ExpectError,
-    },
+    Expect { number: u32, reason: ExpectError },
 }
 
 /// Why an operation failed. It is over then, here and at the other ranks, who are told.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
     /// A transfer was given up.
     #[error("operation {number}, {phase} of shard {shard}: {reason}")]
-    Transfer {
-        /// The operation.
-        number: u32,
-        /// In which phase.
-        phase: Phase,
-        /// The shard.
-        shard: u16,
-        /// Why.
-        reason: TransferError,
-    },
+    Transfer { number: u32, phase: Phase, shard: u16, reason: TransferError },
     /// A row cannot be encoded.
     #[error("operation {number}, shard {shard}: {reason}")]
     Encode {
-        /// The operation.
         number: u32,
         /// The shard; coordinates are counted from its beginning.
         shard: u16,
-        /// Why.
         reason: EncodeError,
     },
     /// The encoder wrote something else than a row's packets.
     #[error(
         "operation {number}, shard {shard}: a row was encoded to packets of other lengths than its layout's"
     )]
-    Mismatch {
-        /// The operation.
-        number: u32,
-        /// The shard.
-        shard: u16,
-    },
+    Mismatch { number: u32, shard: u16 },
     /// The agreed precision cannot be told.
     #[error("operation {number}, shard {shard}: {reason}")]
-    Agree {
-        /// The operation.
-        number: u32,
-        /// The shard.
-        shard: u16,
-        /// Why.
-        reason: SendError,
-    },
+    Agree { number: u32, shard: u16, reason: SendError },
     /// A codec thread panicked: a defect of this program.
     #[error("operation {number}, shard {shard}: a codec thread panicked")]
-    Lost {
-        /// The operation.
-        number: u32,
-        /// The shard.
-        shard: u16,
-    },
+    Lost { number: u32, shard: u16 },
     /// A row is coded elsewhere, and that failed.
     #[error("operation {number}, shard {shard}: a row is coded elsewhere, where that failed")]
-    Elsewhere {
-        /// The operation.
-        number: u32,
-        /// The shard.
-        shard: u16,
-    },
+    Elsewhere { number: u32, shard: u16 },
     /// One of this rank's channels has ended, and its part of the operation with it.
     #[error("operation {number}: channel {channel} of {channels} of this rank has ended: {why}")]
-    Channel {
-        /// The operation.
-        number: u32,
-        /// The channel.
-        channel: u16,
-        /// How many there are.
-        channels: u16,
-        /// Why.
-        why: ChannelEnd,
-    },
+    Channel { number: u32, channel: u16, channels: u16, why: ChannelEnd },
     /// A channel cannot begin its part.
     #[error("channel {channel}: {reason}")]
-    Part {
-        /// The channel.
-        channel: u16,
-        /// Why.
-        reason: StartError,
-    },
+    Part { channel: u16, reason: StartError },
     /// Ranks agree on who is left: everything that was under way is void.
     #[error("operation {number} is void: ranks agree on epoch {epoch}")]
-    Void {
-        /// The operation.
-        number: u32,
-        /// The epoch that comes.
-        epoch: u32,
-    },
+    Void { number: u32, epoch: u32 },
     /// It was cancelled at this rank.
     #[error("operation {number} was cancelled")]
-    Cancelled {
-        /// The operation.
-        number: u32,
-    },
+    Cancelled { number: u32 },
 }
 
 /// Why a channel has ended.

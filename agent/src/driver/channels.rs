@@ -40,6 +40,7 @@ use std::thread::JoinHandle;
 pub const CHANNELS_MOST: u16 = 16;
 
 /// Why channels cannot be begun.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelsError {
@@ -48,30 +49,12 @@ pub enum ChannelsError {
     Parts(#[from] StartError),
     /// A rank listens on a port that leaves none for its other channels.
     #[error("rank {rank}: of {channels} channels the last would be at port {port} and more, above 65535")]
-    Port {
-        /// The rank.
-        rank: u16,
-        /// Its first port.
-        port: u16,
-        /// Channels.
-        channels: u16,
-    },
+    Port { rank: u16, port: u16, channels: u16 },
     /// Two ranks of one host listen on ports that are nearer than there are channels.
     #[error(
         "ranks {first} and {second} listen on {address} and port {port}: {channels} channels take as many ports, from the first on"
     )]
-    Overlap {
-        /// A rank.
-        first: u16,
-        /// Another.
-        second: u16,
-        /// Where the first is.
-        address: SocketAddr,
-        /// The second's port.
-        port: u16,
-        /// Channels.
-        channels: u16,
-    },
+    Overlap { first: u16, second: u16, address: SocketAddr, port: u16, channels: u16 },
     /// The system refuses a thread, or a descriptor.
     #[error(transparent)]
     Link(#[from] LinkError),

@@ -13,114 +13,57 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Why a link cannot be opened or used.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// An address cannot be bound.
     #[error("cannot listen on UDP {address}: {source}{}", bind_hint(.source))]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Bind { address: SocketAddr, source: io::Error },
     /// A socket option is refused.
     #[error("UDP socket on {address}: cannot set {option}: {source}")]
-    Option {
-        /// The socket's address.
-        address: IpAddr,
-        /// Name of the option.
-        option: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Option { address: IpAddr, option: &'static str, source: io::Error },
     /// Raw reception is refused.
     #[error("cannot receive raw packets on interface '{interface}': {source}{}", raw_hint(.source))]
-    Raw {
-        /// The interface.
-        interface: String,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Raw { interface: String, source: io::Error },
     /// No interface has the address.
     #[error("no interface has the address {address}; there are: {available}")]
-    NoInterface {
-        /// The address.
-        address: IpAddr,
-        /// Interfaces and their addresses.
-        available: String,
-    },
-    /// There is none to listen on.
+    NoInterface { address: IpAddr, available: String },
+    /// No address to listen on is given.
     #[error("no address to listen on")]
     NoAddress,
     /// An endpoint's addresses are of one family.
     #[error("{other} is of another family than {first}")]
-    Families {
-        /// The first of them.
-        first: IpAddr,
-        /// The one that differs.
-        other: IpAddr,
-    },
-    /// More of them than there may be.
+    Families { first: IpAddr, other: IpAddr },
+    /// Too many addresses.
     #[error("{count} addresses; at most {ADDRESSES_MAX}")]
-    Addresses {
-        /// How many.
-        count: usize,
-    },
-    /// Its packets cannot be as long as they have to be.
+    Addresses { count: usize },
+    /// The MTU of an interface is too small.
     #[error(
         "interface '{interface}' ({address}) has an MTU of {mtu} bytes; at least {MTU_LEAST} are needed: ip link set {interface} mtu 1500"
     )]
     Mtu {
-        /// The interface.
         interface: String,
-        /// Its address.
         address: IpAddr,
         /// Its MTU, bytes.
         mtu: u32,
     },
     /// A peer cannot be reached from the address that is bound.
     #[error("rank {rank} has the address {peer}, of another family than this endpoint's {own}")]
-    Family {
-        /// The peer's rank.
-        rank: u16,
-        /// Its address.
-        peer: SocketAddr,
-        /// The address bound.
-        own: IpAddr,
-    },
-    /// Several channels need several ports.
+    Family { rank: u16, peer: SocketAddr, own: IpAddr },
+    /// A port of a channel is not free.
     #[error(
         "{channels} channels listen on UDP ports {port} and those behind it, of which {taken} is not free (--port chooses another, --channels takes fewer)"
     )]
-    Ports {
-        /// The first.
-        port: u16,
-        /// Channels.
-        channels: u16,
-        /// One of them.
-        taken: u16,
-    },
+    Ports { port: u16, channels: u16, taken: u16 },
     /// The kernel is to hold packets until their departure, and does not.
     #[error(
         "{interface} ({address}) {found}: the kernel cannot pace; `tc qdisc replace dev {interface} root fq` lets it"
     )]
-    Pacing {
-        /// The interface.
-        interface: String,
-        /// Its address.
-        address: IpAddr,
-        /// What there is instead.
-        found: String,
-    },
+    Pacing { interface: String, address: IpAddr, found: String },
     /// Receiving or waiting failed for good.
     #[error("cannot {what}: {source}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { what: &'static str, source: io::Error },
 }
 
 fn bind_hint(error: &io::Error) -> &'static str {

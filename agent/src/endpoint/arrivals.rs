@@ -82,7 +82,6 @@ impl Endpoint {
             self.stats.malformed += 1;
             return;
         };
-        self.stats.pieces_received += 1;
         if let Some((packet, congested)) = peer.on_piece(&piece, arrived.tos & CE == CE) {
             let tos = if congested { arrived.tos | CE } else { arrived.tos };
             self.on_data(now_ns, rank, Arrived { tos, ..arrived }, &packet);

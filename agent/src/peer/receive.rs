@@ -174,7 +174,7 @@ impl Peer {
                 cx.events.push_back(Event::Row { from: self.rank, message, row });
             }
         }
-        self.count_data(data.arrival.at_ns, data.payload.len(), taken.trimmed || data.arrival.marked_trimmed);
+        self.count_data(data.payload.len(), taken.trimmed || data.arrival.marked_trimmed);
         if over {
             return self.deliver(cx, message);
         }
@@ -207,7 +207,7 @@ impl Peer {
         if ack && !std::mem::replace(&mut early.ack_queued, true) {
             self.control.push_back(Due::EarlyAck { message });
         }
-        self.count_data(data.arrival.at_ns, data.payload.len(), trimmed);
+        self.count_data(data.payload.len(), trimmed);
     }
 
     /// Queues an answer, unless too many wait.

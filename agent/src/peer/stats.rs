@@ -10,18 +10,11 @@ impl Peer {
         &self.stats
     }
 
-    pub(crate) fn take_first_data_ns(&mut self) -> Option<u64> {
-        self.first_data_ns.take()
-    }
-
-    /// Counts DATA that came at a time.
-    pub(super) fn count_data(&mut self, at_ns: u64, bytes: usize, trimmed: bool) {
+    /// Counts DATA that came.
+    pub(super) fn count_data(&mut self, bytes: usize, trimmed: bool) {
         self.stats.data_received += 1;
         self.stats.data_bytes_received += bytes as u64;
         self.stats.trimmed_received += u64::from(trimmed);
-        self.first_data_ns.get_or_insert(at_ns);
-        // Stamps of a burst may be in another order than the burst.
-        self.stats.last_data_ns = self.stats.last_data_ns.max(Some(at_ns));
     }
 
     /// Counts what the peer has told, and hands it to the rate algorithm, which counts whole

@@ -19,17 +19,13 @@ const VERSION_1: &[u8] = b"trimwireT\x01";
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Why a file cannot be read, or not further.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The system says so.
     #[error("cannot read at byte {at}: {source}")]
-    Io {
-        /// Where.
-        at: u64,
-        /// Why.
-        source: io::Error,
-    },
+    Io { at: u64, source: io::Error },
     /// It is something else.
     #[error("no transcript: it does not begin with {{\"trimwire\":\"transcript\"}} in gzip")]
     NotATranscript,
@@ -42,22 +38,10 @@ pub enum ReadError {
     /// The file ends in the middle of a record: its writer was killed, or its disk was full. The
     /// records before are whole.
     #[error("it ends at byte {at}, in the middle of a record; the {records} in front of it are whole")]
-    Truncated {
-        /// Where that record begins.
-        at: u64,
-        /// Whole records.
-        records: u64,
-    },
+    Truncated { at: u64, records: u64 },
     /// A record is damaged.
     #[error("the record at byte {at} is damaged: {what}; the {records} in front of it are whole")]
-    Damaged {
-        /// Where it begins.
-        at: u64,
-        /// Records in front of it.
-        records: u64,
-        /// What is wrong.
-        what: String,
-    },
+    Damaged { at: u64, records: u64, what: String },
 }
 
 /// A line as a gzip member.

@@ -11,6 +11,7 @@ use std::io::{BufRead, Seek};
 use trimwire_encoder::RowReceiver;
 
 /// Why a run cannot be what a transcript says.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -19,32 +20,14 @@ pub enum ReplayError {
     Read(#[from] ReadError),
     /// It is another run's.
     #[error("the transcript is of {what} {recorded}, this run of {what} {here}")]
-    Other {
-        /// What differs.
-        what: &'static str,
-        /// In the transcript.
-        recorded: String,
-        /// Here.
-        here: String,
-    },
+    Other { what: &'static str, recorded: String, here: String },
     /// An operation differs.
     #[error("operation {number} had {what} {recorded} in the recorded run, and has {here} in this one")]
-    OtherOperation {
-        /// Its number.
-        number: u32,
-        /// What differs.
-        what: &'static str,
-        /// In the transcript.
-        recorded: String,
-        /// Here.
-        here: String,
-    },
+    OtherOperation { number: u32, what: &'static str, recorded: String, here: String },
     /// The transcript says nothing of it.
     #[error("the transcript lacks {what} of operation {number}{}", gap(*.lost, *.ended_early))]
     Missing {
-        /// What is not there.
         what: String,
-        /// The operation.
         number: u32,
         /// Records that it says are not there.
         lost: u64,
@@ -53,34 +36,15 @@ pub enum ReplayError {
     },
     /// The recorded run failed there.
     #[error("operation {number} failed in the recorded run: {reason}")]
-    Failed {
-        /// Its number.
-        number: u32,
-        /// Why.
-        reason: String,
-    },
+    Failed { number: u32, reason: String },
     /// This run is no reliable one.
     #[error(
         "packet {packet} of {what} of operation {number} did not arrive whole: a transcript is replayed over a reliable run"
     )]
-    NotWhole {
-        /// The packet.
-        packet: usize,
-        /// The message.
-        what: String,
-        /// The operation.
-        number: u32,
-    },
+    NotWhole { packet: usize, what: String, number: u32 },
     /// The results differ, though as much arrived.
     #[error("operation {number} gives SHA-256 {here}, the recorded run {recorded}: its inputs were others")]
-    Result {
-        /// Its number.
-        number: u32,
-        /// In the transcript.
-        recorded: String,
-        /// Here.
-        here: String,
-    },
+    Result { number: u32, recorded: String, here: String },
 }
 
 fn gap(lost: u64, ended_early: bool) -> String {

@@ -33,15 +33,14 @@ pub enum Detail {
 }
 
 /// Why the bytes of a map part are not a map part.
+#[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
     /// Fewer bytes than a part's header, or than its count needs, or more.
     #[error("trim map of {count} packets in encoding {encoding} has {got} bytes, not {need}")]
     Length {
-        /// Packets the part says it covers.
         count: u32,
-        /// Its encoding.
         encoding: u8,
         /// Bytes there are.
         got: usize,
@@ -50,33 +49,16 @@ pub enum MapError {
     },
     /// Nothing covered, or packets that no message can have.
     #[error("trim map covers {count} packets from {offset}; valid are 1 to {MAX_PACKETS} in all")]
-    Range {
-        /// First packet covered.
-        offset: u32,
-        /// Packets covered.
-        count: u32,
-    },
+    Range { offset: u32, count: u32 },
     /// Not an encoding.
     #[error("unknown trim map encoding {0}; valid are 0 (runs), 1 (two bits), 2 (four bits)")]
     Encoding(u8),
     /// A packet with more planes than there are.
     #[error("trim map gives packet {packet} the state {state}, which encoding {encoding} does not have")]
-    State {
-        /// The packet.
-        packet: u32,
-        /// What the map says of it.
-        state: u8,
-        /// The encoding.
-        encoding: u8,
-    },
+    State { packet: u32, state: u8, encoding: u8 },
     /// Runs that end in the middle or do not add up to the count.
     #[error("runs of the trim map cover {got} packets instead of {count}")]
-    Runs {
-        /// Packets the part says it covers.
-        count: u32,
-        /// Packets its runs cover.
-        got: u64,
-    },
+    Runs { count: u32, got: u64 },
 }
 
 /// Consecutive packets of which the receiver has the same.

@@ -42,6 +42,7 @@ pub struct Decree {
 }
 
 /// What a vote says.
+#[expect(missing_docs, reason = "variants say what their fields are")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Motion {
     /// The sender wants the epoch, and is not the one to lead.
@@ -54,44 +55,27 @@ pub enum Motion {
     Wait,
     /// Who leads asks for a promise to hear no lower ballot.
     Prepare {
-        /// The ballot.
         ballot: u32,
         /// The last operation number that the sender has used.
         last: u32,
     },
     /// The promise.
     Promise {
-        /// The ballot that it is for.
         ballot: u32,
         /// The last operation number that the sender has used.
         last: u32,
-        /// Whom it believes dead.
         suspects: RankSet,
         /// What it has accepted before, under which ballot.
         accepted: Option<(u32, Decree)>,
     },
     /// The sender has promised to hear none below this ballot.
-    Refuse {
-        /// The ballot.
-        ballot: u32,
-    },
+    Refuse { ballot: u32 },
     /// Who leads asks for a decree to be accepted.
-    Accept {
-        /// The ballot.
-        ballot: u32,
-        /// The decree.
-        decree: Decree,
-    },
+    Accept { ballot: u32, decree: Decree },
     /// It is.
-    Accepted {
-        /// The ballot.
-        ballot: u32,
-    },
+    Accepted { ballot: u32 },
     /// A quorum has accepted it.
-    Decided {
-        /// The decree.
-        decree: Decree,
-    },
+    Decided { decree: Decree },
     /// The sender has started anew and wants to be let in.
     Join,
     /// The sender has failed to bring the epoch about, and takes no further part in it.

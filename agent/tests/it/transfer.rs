@@ -516,7 +516,7 @@ fn packets_carry_dscp_ecn_and_a_source_port_each() {
 }
 
 #[test]
-fn rate_laws_hear_of_delay_and_of_trims() {
+fn rate_algorithms_hear_of_delay_and_of_trims() {
     use trimwire_agent::rate::{RateConfig, TimelyConfig};
     let rate = |rate: RateConfig, faults: Faults| {
         let mut network = Network::with(2, faults, 3, |config| config.rate = rate);
