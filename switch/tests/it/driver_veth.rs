@@ -6,8 +6,16 @@ use crate::driver_support::{Running, Wire, enter_namespace, ip, now, until, veth
 use crate::ladder_support::{Case, PROGRAM, apply, cases, install, take_counts};
 use std::io::Write as _;
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use trimwire_p4runtime::client::{Client, Role};
+use trimwire_p4runtime::entity::TableEntryBuilder;
+use trimwire_p4runtime::p4info::{Index, P4Info};
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
+use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_switch::driver::{Attachment, Driver, DriverError};
+use trimwire_switch::server::serve;
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 fn switch(line: PortConfig) -> SharedSwitch {
@@ -277,6 +285,52 @@ fn a_frame_longer_than_the_mtu_is_lost_and_holds_up_no_other() {
     }
     let stats = running.stop().stats();
     assert_eq!((stats[&1].sent, stats[&1].lost), (20, 20));
+}
+
+/// Inserts routes to hosts that no frame is for, in one request, into a program that is pushed first.
+async fn write_routes(switch: &SharedSwitch, address: &str, routes: u32, pushed: &AtomicBool) {
+    let mut client = Client::connect(address).await.unwrap();
+    client.arbitrate(0, 1, Role::default()).await.unwrap();
+    let p4info = P4Info::from_text(trimwire_p4::P4INFO).unwrap();
+    let index = Index::new(&p4info).unwrap();
+    client.set_pipeline(p4info, PROGRAM.to_vec(), None, Action::VerifyAndCommit).await.unwrap();
+    install(switch.lock().unwrap().pipeline().unwrap().control());
+    pushed.store(true, Ordering::Relaxed);
+    let route = |number: u32| {
+        let entry = TableEntryBuilder::new(&index, "Ingress.ipv4_route");
+        entry.lpm("dst_addr", u128::from(0x6440_0000 + number), 32).group(1).insert().unwrap()
+    };
+    client.write((0..routes).map(route).collect(), Atomicity::ContinueOnError).await.unwrap();
+}
+
+#[test]
+fn no_frame_is_lost_while_routes_are_written() {
+    if !enter_namespace("driver_veth: routes") {
+        return;
+    }
+    ip("link set lo up");
+    let attachments = veth_pairs(2);
+    let running = Running::start(switch(PortConfig::default()), attachments);
+    let server = serve(running.switch.clone(), ([127, 0, 0, 1], 0).into()).unwrap();
+    let (address, pushed) = (server.local_addr().to_string(), AtomicBool::new(false));
+    let (near, far) = (Wire::open("h0"), Wire::open("h1"));
+    let frame = frame(100);
+    let mut sent = 0;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(write_routes(&running.switch, &address, 2_000, &pushed));
+        });
+        until("the program is there", || pushed.load(Ordering::Relaxed) || writer.is_finished());
+        while sent < 2_000 || !writer.is_finished() {
+            assert!(near.send(&frame));
+            sent += 1;
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+    for number in 0..sent {
+        assert!(far.receive(10_000).is_some(), "frame {number} of {sent} is lost");
+    }
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
         // Cranelift logs each function that it compiles, instruction by instruction.
         let compiler = level.min(tracing::level_filters::LevelFilter::WARN);
         for name in ["cranelift_jit", "cranelift_codegen", "cranelift_frontend", "regalloc2"] {
-            filter.push_str(&format!(",{name}={compiler}"));
+            filter = format!("{filter},{name}={compiler}");
         }
     }
     let filter = tracing_subscriber::EnvFilter::new(filter);
