@@ -20,7 +20,6 @@ test: p4-check lint test-rust reference-check test-torch sanitize mininet-test #
 test-rust: ## unit, property and integration tests of all crates; those over real interfaces need root and are skipped loudly otherwise
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
-	python3 host-encoder/tests/reference/sparse.py --check
 	$(CARGO) test --workspace --locked
 
 test-python: ## the Python package: wheel, types, tests, without PyTorch (skipped loudly where there is no Python 3.10 or no PyPI)

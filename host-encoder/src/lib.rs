@@ -6,7 +6,6 @@
 //! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids ◄─ words ◄─ planes ◄─ any prefix of any  Decoder
 //!
 //! message      Encoder, RowReceiver, Decoder, Message: what users hold; a message is a loop over rows
-//! sparse       messages of the largest coordinates instead of rows: top-k that switches may cut
 //! raw          exact messages: f32s as they are
 //! papers       figures of other codecs: what a trim leaves of a gradient, as a pure function
 //! encode       one row to packets                    decode       planes of one row to coordinates
@@ -66,7 +65,6 @@ pub mod rotate;
 mod scratch;
 #[allow(unsafe_code)]
 mod simd;
-pub mod sparse;
 pub mod wire;
 
 pub use accuracy::{expected_nmse, nmse};
@@ -81,7 +79,6 @@ pub use message::{
 pub use quantise::quantiser;
 pub use rotate::Job;
 pub use simd::{Isa, UnavailableIsa};
-pub use sparse::{SparseEncoder, SparseLayout, SparseMessage, SparseReceiver};
 pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, HeaderMask, Kind,

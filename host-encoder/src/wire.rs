@@ -17,7 +17,6 @@ mod sizes;
 pub use codec::{Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
 pub use error::{PacketError, f32bits};
 pub use header::{Header, NOT_FINITE, PacketView};
-pub(crate) use header::{checked_head, write_check};
 pub use identity::{Envelope, Kind, StreamId};
 pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
 pub use mask::HeaderMask;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A [`Feedback`] is a tensor's memory; it is serde's, so that residuals survive a checkpoint. [`rung`] turns a law's ratio into what Trimwire sends:
-//! planes of the default codec, and below one plane the trimmable top-k of the encoder.
+//! planes of the default codec, and below one plane a top-k.
 //!
 //! These are reference implementations in plain code, to compare laws and to train with where the network is the limit; they are not kernels.
 

@@ -40,7 +40,7 @@ impl Codec {
         self as u8
     }
 
-    /// The codec of an id; `None` for others, of which 6 is that of sparse messages.
+    /// The codec of an id; `None` for others.
     pub const fn from_id(id: u8) -> Option<Self> {
         match id {
             0 => Some(Self::Rht),

@@ -30,7 +30,7 @@ pub enum PacketError {
     #[error("{0:?} packet where DATA was expected")]
     NotData(Kind),
     /// A codec that does not exist.
-    #[error("unknown codec {0} (valid: 0 rht, 5 raw; 6, sparse, in messages of its own)")]
+    #[error("unknown codec {0} (valid: 0 rht, 5 raw)")]
     Codec(u8),
     /// The header's check is wrong: some of its bits are not what was sent.
     #[error(

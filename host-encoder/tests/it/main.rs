@@ -15,7 +15,4 @@ mod own;
 mod packets;
 mod repack;
 mod seal;
-mod sparse;
-mod sparse_fuzz;
-mod sparse_vectors;
 mod vectors;

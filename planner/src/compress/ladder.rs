@@ -10,11 +10,12 @@ use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, PLANES};
 pub enum Rung {
     /// All rows, with so many planes of the default codec.
     Planes(u8),
-    /// Below one plane: the largest so many coordinates, as a sparse message that switches may cut, with error feedback.
+    /// Below one plane: the largest so many coordinates, with error feedback. No message of the codec's carries them.
     TopK(usize),
 }
 
-/// Bytes that a sparse message takes an entry, place and value, headers included; fewer places a coordinate take more bits each.
+/// Bytes of an entry, place and value, with its share of headers, at densities down to 0.1 %
+/// (docs/project/removed.md, sparse messages).
 const ENTRY: f64 = 2.5;
 
 /// Bytes of a packet of so many planes over those of its f32s.
