@@ -13,10 +13,11 @@
 //! wire         header, planes, layout                simd         one source of every kernel
 //! ```
 //!
-//! Each line uses the lines below it. Everything is a pure function of bytes and seeds, the same on every machine and instruction set. The crate knows nothing
-//! of sockets, switches or collectives. The wire format is specified in `docs/reference/wire-format.md`.
+//! Each line uses the lines below it. Everything is a pure function of bytes and seeds, the same on
+//! every machine and instruction set. The crate knows nothing of sockets, switches or collectives.
+//! The wire format is specified in `docs/reference/wire-format.md`.
 //!
-//! ## Encode, cut, decode
+//! ## Encode, trim, decode
 //!
 //! ```
 //! use trimwire_encoder::*;
@@ -29,12 +30,12 @@
 //! let mut message = Message::default();
 //! Encoder::new(layout.clone(), job).encode(&gradient, envelope, PLANES, &mut message)?;
 //!
-//! // A switch cuts every other packet to its header and sign plane.
+//! // A switch trims every other packet to its header and sign plane.
 //! let mut decoder = Decoder::new(layout.clone(), job, envelope, Decoding::Unbiased);
 //! for index in 0..message.packets() {
 //!     let packet = message.packet(index);
-//!     let cut = if index % 2 == 0 { layout.packet_len(Codec::Rht, index, 1) } else { packet.len() };
-//!     decoder.receive(&packet[..cut])?;
+//!     let length = if index % 2 == 0 { layout.packet_len(Codec::Rht, index, 1) } else { packet.len() };
+//!     decoder.receive(&packet[..length])?;
 //! }
 //! let mut out = vec![0.0; gradient.len()];
 //! decoder.decode_into(&mut out)?;

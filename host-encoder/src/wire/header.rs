@@ -42,7 +42,8 @@ pub struct Header {
     pub coordinates: usize,
     /// The row was rotated twice (docs/reference/wire-format.md §3).
     pub twice: bool,
-    /// Root mean square of the packet's (rotated) coordinates; NaN where the row holds NaN or an infinity.
+    /// Root mean square of the packet's (rotated) coordinates; NaN where the row holds NaN or an
+    /// infinity.
     pub sigma: f32,
     /// mean |r| / σ, in 1/255.
     pub kappa: u8,
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn no_damage_of_up_to_four_bits_passes_the_check() {
-        // A damage passes where its bits' syndromes cancel: sums of two of them against sums of two others.
+        // A damage passes where its bits' syndromes cancel: sums of two of them against sums of two
+        // others.
         let syndromes = syndromes();
         let mut pairs = vec![None; 1 << 16];
         for (a, x) in syndromes.iter().enumerate() {

@@ -5,7 +5,6 @@ mod arrival;
 mod arrivals;
 mod codec;
 mod codecs;
-mod corpus;
 mod edges;
 mod fuzz;
 mod held;
