@@ -3,7 +3,7 @@
 //!
 //! plotly.js draws them; the page carries it, nearly five megabytes, and asks the network for nothing.
 
-use plotly::common::{DashType, ErrorData, ErrorType, Line, Marker, Mode};
+use plotly::common::{DashType, Line, Marker, Mode};
 use plotly::layout::{Annotation, AxisType, Legend, Margin, Shape, ShapeLine, ShapeType};
 use plotly::{Configuration, Layout, Plot, Scatter};
 use std::fmt::Write as _;
@@ -79,8 +79,6 @@ impl Axis {
 pub(crate) enum Mark {
     Line,
     Dots,
-    /// Dots, and how far each may be off to either side.
-    Within(Vec<f64>),
     /// A bar between each two points, and what it says.
     Bars(Vec<String>),
 }
@@ -205,10 +203,6 @@ impl Figure {
             plot.add_trace(match &series.mark {
                 Mark::Line => trace.mode(Mode::Lines).line(Line::new().color(colour).dash(dash)),
                 Mark::Dots => trace.mode(Mode::Markers).marker(dots),
-                Mark::Within(errors) => {
-                    let errors = ErrorData::new(ErrorType::Data).array(errors.clone());
-                    trace.mode(Mode::Markers).marker(dots).error_y(errors)
-                }
                 Mark::Bars(words) => {
                     let words = words.iter().flat_map(|word| [word.clone(), word.clone(), String::new()]);
                     trace

@@ -20,7 +20,7 @@ pub(crate) struct Sent {
     pub planes: u8,
 }
 
-/// How deep a cut goes.
+/// How deep a trim goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// Whole planes that are left; 0 loses the packet.
@@ -39,7 +39,7 @@ pub(crate) enum Choice {
 }
 
 impl Depth {
-    /// A switch's cut to frames of `bytes`.
+    /// A switch's trim to frames of `bytes`.
     pub(crate) fn frame(bytes: usize) -> Self {
         Self::Payload(bytes.saturating_sub(FRAME_OVERHEAD))
     }
@@ -54,8 +54,8 @@ impl Depth {
         }
     }
 
-    /// Planes of the coordinates of a trimmed packet, as shares: `(planes, share)`. A plane that arrived in part counts for
-    /// the coordinates that it reaches.
+    /// Planes of the coordinates of a trimmed packet, as shares: `(planes, share)`. A plane that
+    /// arrived in part counts for the coordinates that it reaches.
     pub(crate) fn shares(self, sent: Sent, n: usize) -> [(u8, f64); 2] {
         let body = self.payload(sent, n).saturating_sub(HEADER_LEN);
         let Reach { planes, more } = sent.codec.reach(body, n);
@@ -71,7 +71,8 @@ impl Sent {
     }
 }
 
-/// Shares of the whole message for [`Scheme::expected_nmse`] when share `rate` of the packets is trimmed.
+/// Shares of the whole message for [`Scheme::expected_nmse`] when share `rate` of the packets is
+/// trimmed.
 pub(crate) fn message_shares(layout: &Layout, sent: Sent, depth: Depth, rate: f64) -> Vec<(u8, f64)> {
     let mut shares = vec![0.0; usize::from(sent.codec.planes()) + 2];
     for index in 0..layout.packets() {
@@ -91,7 +92,8 @@ pub(crate) struct Chooser {
     choice: Choice,
     rate: f64,
     rng: ChaCha8Rng,
-    /// Packets that should have been trimmed so far, less those that were: rounding is carried on, so that it does not add up.
+    /// Packets that should have been trimmed so far, less those that were, so that rounding does
+    /// not add up.
     owed: f64,
 }
 
@@ -104,13 +106,13 @@ impl Chooser {
 
     /// Marks the packets of the next message that are trimmed.
     pub(crate) fn choose(&mut self, layout: &Layout) -> Vec<bool> {
-        let mut cut = vec![false; layout.packets()];
+        let mut trimmed = vec![false; layout.packets()];
         if self.choice == Choice::Random {
-            cut.iter_mut().for_each(|cut| *cut = self.rng.random::<f64>() < self.rate);
-            return cut;
+            trimmed.iter_mut().for_each(|trimmed| *trimmed = self.rng.random::<f64>() < self.rate);
+            return trimmed;
         }
         for row in 0..layout.rows() {
-            let packets = &mut cut[layout.row_packets(row)];
+            let packets = &mut trimmed[layout.row_packets(row)];
             self.owed += self.rate * packets.len() as f64;
             // The tolerance keeps 0.1 + 0.1 + … from ending just below a whole packet.
             let count = ((self.owed + 1e-9).floor().max(0.0) as usize).min(packets.len());
@@ -118,7 +120,7 @@ impl Chooser {
             packets[..count].fill(true);
             packets.shuffle(&mut self.rng);
         }
-        cut
+        trimmed
     }
 }
 
@@ -129,17 +131,17 @@ mod tests {
     use rand::SeedableRng as _;
 
     #[test]
-    fn the_exact_choice_cuts_the_same_share_of_every_row() {
+    fn the_exact_choice_trims_the_same_share_of_every_row() {
         let layout = Layout::new(5 << 15, 448).unwrap();
         for rate in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
             let mut chooser = Chooser::new(Choice::Exact, rate, ChaCha8Rng::seed_from_u64(3));
             let mut total = 0;
             for _ in 0..4 {
-                let cut = chooser.choose(&layout);
+                let trimmed = chooser.choose(&layout);
                 for row in 0..layout.rows() {
                     let packets = layout.row_packets(row);
                     let exact = rate * packets.len() as f64;
-                    let count = cut[packets].iter().filter(|cut| **cut).count();
+                    let count = trimmed[packets].iter().filter(|trimmed| **trimmed).count();
                     assert!((count as f64 - exact).abs() <= 1.0, "{count} of {exact}");
                     total += count;
                 }
@@ -150,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_of_a_cut_packet_add_up_to_one_and_follow_its_bytes(
+        fn shares_of_a_trimmed_packet_add_up_to_one_and_follow_its_bytes(
             bytes in 0usize..1600, blocks in 1usize..17, fewer in 0u8..12,
         ) {
             let n = 32 * blocks;
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_cut_counts_with_the_planes_that_were_sent() {
+    fn what_is_not_trimmed_counts_with_the_planes_that_were_sent() {
         let layout = Layout::new(1 << 15, 704).unwrap();
         let sent = Sent { codec: Scheme::Wire(trimwire_encoder::Codec::Rht), planes: 9 };
         assert_eq!(message_shares(&layout, sent, Depth::Planes(1), 0.25), [(1, 0.25), (9, 0.75)]);
