@@ -20,7 +20,6 @@ test: p4-check lint test-rust reference-check test-torch sanitize mininet-test #
 test-rust: ## unit, property and integration tests of the product's crates; those over real interfaces need root and are skipped loudly otherwise
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
-	python3 host-encoder/tests/reference/sparse.py --check
 	$(CARGO) test --locked
 
 test-lab: ## tests of the laboratory (simulator, planner, quick figures), and of the switch beside BMv2 (CI runs them)

@@ -2,21 +2,20 @@
 //! `trimwire codec`: the codec on its own, without a network: how accurate, how fast, what is in a packet.
 //!
 //! ```text
-//! source ─► Encoder ─► cut ─► Decoder ─► error against the closed form     nmse, plot
-//! noise  ─► Encoder ─►        Decoder ─► time against memcpy               bench
-//! hex, pcap ────────────────► PacketView ─► header, planes, codes          inspect
+//! source ─► Encoder ─► trim ─► Decoder ─► error against the closed form    nmse
+//! noise  ─► Encoder ─►         Decoder ─► time against memcpy              bench
+//! hex, pcap ─────────────────► PacketView ─► header, planes, codes         inspect
 //! ```
 
 mod bench;
 pub(crate) mod clock;
-mod cut;
 mod gradient;
 mod inspect;
 mod measure;
 mod nmse;
-mod plot;
 mod source;
 mod stdin;
+mod trim;
 
 use crate::failure::Outcome;
 use clap::{Args, Subcommand};
@@ -33,7 +32,6 @@ enum Command {
     Nmse(nmse::Options),
     Bench(bench::Options),
     Inspect(inspect::Options),
-    Plot(plot::Options),
 }
 
 /// Runs a subcommand.
@@ -42,6 +40,5 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Command::Nmse(options) => nmse::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Inspect(options) => inspect::run(options),
-        Command::Plot(options) => plot::run(options),
     }
 }

@@ -59,9 +59,7 @@ pub enum Mark {
     Line,
     /// A dot each.
     Dots,
-    /// Dots, and how far each may be off to either side.
-    Within(Vec<f64>),
-    /// A bar between each two points, and what it says when it is pointed at.
+    /// A bar between each two points, and what it says.
     Bars(Vec<String>),
 }
 

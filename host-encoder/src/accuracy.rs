@@ -16,8 +16,9 @@ pub fn nmse(got: &[f32], exact: &[f32]) -> f64 {
     if error == 0.0 { 0.0 } else { error / energy }
 }
 
-/// Expected NMSE of Gaussian input of which share `p` of the coordinates arrived with `b` planes, for each `(b, p)`; what the
-/// shares leave to 1 arrived whole. Which packets were hit is independent of what is in them.
+/// Expected NMSE of Gaussian input of which share `p` of the coordinates arrived with `b` planes,
+/// for each `(b, p)`; what the shares leave to 1 arrived whole. Which packets were hit is
+/// independent of what is in them.
 pub fn expected_nmse(codec: Codec, decoding: Decoding, shares: &[(u8, f64)]) -> f64 {
     let lost: f64 = shares.iter().map(|(planes, p)| p * distortion_of(codec, decoding, *planes)).sum();
     let scaled = codec.rotates() && decoding == Decoding::Unbiased;

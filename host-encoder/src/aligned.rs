@@ -8,7 +8,8 @@ const LINE: usize = 16;
 /// Bytes after which a first-level cache begins again.
 const PAGE: usize = 4096;
 
-/// A row of f32s or code words that begins at a cache line: vectors that straddle two lines cost twice.
+/// A row of f32s or code words that begins at a cache line: vectors that straddle two lines cost
+/// twice.
 #[derive(Debug, Default)]
 pub(crate) struct AlignedRow<T> {
     room: Vec<T>,
@@ -18,7 +19,8 @@ pub(crate) struct AlignedRow<T> {
 }
 
 impl<T: Copy + Default> AlignedRow<T> {
-    /// The row, `length` long from now on; its content is left from whatever it was used for before.
+    /// The row, `length` long from now on; its content is left from whatever it was used for
+    /// before.
     pub(crate) fn of(&mut self, length: usize) -> &mut [T] {
         if self.room.len() < length + LINE {
             self.room.resize(length + LINE, T::default());
@@ -28,7 +30,8 @@ impl<T: Copy + Default> AlignedRow<T> {
         self.get_mut()
     }
 
-    /// [`Self::of`], half a page away from where `other` lies in its page: caches put what lies alike in pages at the same places.
+    /// [`Self::of`], half a page away from where `other` lies in its page: caches put what lies
+    /// alike in pages at the same places.
     pub(crate) fn away_from(&mut self, other: *const T, length: usize) -> &mut [T] {
         let page = PAGE / size_of::<T>();
         if self.room.len() < length + page + LINE {
@@ -40,11 +43,6 @@ impl<T: Copy + Default> AlignedRow<T> {
         self.start = line + (offset(other) + page + page / 2 - offset(here)) % page;
         self.length = length;
         self.get_mut()
-    }
-
-    /// The longest row that there is room for, wherever cache lines lie.
-    pub(crate) fn room(&self) -> usize {
-        self.room.len().saturating_sub(LINE)
     }
 
     /// The row as it is.
@@ -67,7 +65,8 @@ impl<T: Copy + Default> Clone for AlignedRow<T> {
     }
 }
 
-/// Lends a thread's buffers. Where they are lent already, as to a job that a work-stealing pool put aside, fresh ones.
+/// Lends a thread's buffers. Where they are lent already, as to a job that a work-stealing pool put
+/// aside, fresh ones.
 pub(crate) fn lend<S: Default, T>(buffers: &RefCell<S>, work: impl FnOnce(&mut S) -> T) -> T {
     match buffers.try_borrow_mut() {
         Ok(mut buffers) => work(&mut buffers),

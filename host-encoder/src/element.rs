@@ -5,7 +5,8 @@ use crate::simd::Ahead;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// A gradient's number format. All of them are encoded by way of f32, which holds every value of the narrow ones, and decoded to f32, then rounded.
+/// A gradient's number format. All of them are encoded by way of f32, which holds every value of
+/// the narrow ones, and decoded to f32, then rounded.
 pub trait Element: Copy + Send + Sync + private::Sealed {
     /// What rows that are not finite decode to.
     #[doc(hidden)]
@@ -41,7 +42,8 @@ pub trait Element: Copy + Send + Sync + private::Sealed {
     }
 }
 
-/// Values of some format. Kernels take these instead of a type parameter: so they are compiled once, with this crate.
+/// Values of some format. Kernels take these instead of a type parameter: so they are compiled
+/// once, with this crate.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub enum Values<'a> {
@@ -171,7 +173,8 @@ impl ValuesMut<'_> {
         }
     }
 
-    /// Replaces as many values as both have, or adds to them in f32: rounded to nearest, ties to even; beyond the range to infinity.
+    /// Replaces as many values as both have, or adds to them in f32: rounded to nearest, ties to
+    /// even; beyond the range to infinity.
     pub(crate) fn put(&mut self, from: &[f32], add: bool) {
         /// Sums that are converted at once.
         const PIECE: usize = 256;

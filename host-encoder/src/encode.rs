@@ -5,5 +5,6 @@ mod concentration;
 pub(crate) mod importance;
 pub(crate) mod packet;
 pub(crate) mod repack;
-pub(crate) mod replica;
+mod replica;
 pub(crate) mod row;
+pub(crate) mod task;

@@ -6,7 +6,6 @@
 //! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids ◄─ words ◄─ planes ◄─ any prefix of any  Decoder
 //!
 //! message      Encoder, RowReceiver, Decoder, Message: what users hold; a message is a loop over rows
-//! sparse       messages of the largest coordinates instead of rows: top-k that switches may cut
 //! raw          exact messages: f32s as they are
 //! papers       figures of other codecs: what a trim leaves of a gradient, as a pure function
 //! encode       one row to packets                    decode       planes of one row to coordinates
@@ -14,10 +13,11 @@
 //! wire         header, planes, layout                simd         one source of every kernel
 //! ```
 //!
-//! Each line uses the lines below it. Everything is a pure function of bytes and seeds, the same on every machine and instruction set. The crate knows nothing
-//! of sockets, switches or collectives. The wire format is specified in `docs/reference/wire-format.md`.
+//! Each line uses the lines below it. Everything is a pure function of bytes and seeds, the same on
+//! every machine and instruction set. The crate knows nothing of sockets, switches or collectives.
+//! The wire format is specified in `docs/reference/wire-format.md`.
 //!
-//! ## Encode, cut, decode
+//! ## Encode, trim, decode
 //!
 //! ```
 //! use trimwire_encoder::*;
@@ -30,12 +30,12 @@
 //! let mut message = Message::default();
 //! Encoder::new(layout.clone(), job).encode(&gradient, envelope, PLANES, &mut message)?;
 //!
-//! // A switch cuts every other packet to its header and sign plane.
+//! // A switch trims every other packet to its header and sign plane.
 //! let mut decoder = Decoder::new(layout.clone(), job, envelope, Decoding::Unbiased);
 //! for index in 0..message.packets() {
 //!     let packet = message.packet(index);
-//!     let cut = if index % 2 == 0 { layout.packet_len(Codec::Rht, index, 1) } else { packet.len() };
-//!     decoder.receive(&packet[..cut])?;
+//!     let length = if index % 2 == 0 { layout.packet_len(Codec::Rht, index, 1) } else { packet.len() };
+//!     decoder.receive(&packet[..length])?;
 //! }
 //! let mut out = vec![0.0; gradient.len()];
 //! decoder.decode_into(&mut out)?;
@@ -66,7 +66,6 @@ pub mod rotate;
 mod scratch;
 #[allow(unsafe_code)]
 mod simd;
-pub mod sparse;
 pub mod wire;
 
 pub use accuracy::{expected_nmse, nmse};
@@ -81,7 +80,6 @@ pub use message::{
 pub use quantise::quantiser;
 pub use rotate::Job;
 pub use simd::{Isa, UnavailableIsa};
-pub use sparse::{SparseEncoder, SparseLayout, SparseMessage, SparseReceiver};
 pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, HeaderMask, Kind,

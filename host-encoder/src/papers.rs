@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures of the papers' codecs: what a trim leaves of a gradient, as pure functions beside the hot path.
+//! Figures of the papers' codecs: what a trim leaves of a gradient, as pure functions beside the
+//! hot path.
 //!
-//! rht is compared with the codecs of the HotNets'24 paper. Nobody sends those. So they have no packets here, only packets' lengths, and what a receiver
-//! would make of them.
+//! rht is compared with the codecs of the HotNets'24 paper. Nobody sends those. So they have no
+//! packets here, only packets' lengths, and what a receiver would make of them.
 //!
-//! A packet of theirs holds the heads of its coordinates, one bit each, and then their tails, one behind the other (§3): a trim leaves heads.
-//! A coordinate without its tail is worth its head, and one without its head is 0. In the terms of this crate that makes two planes.
+//! A packet of theirs holds the heads of its coordinates, one bit each, and then their tails, one
+//! behind the other (§3): a trim leaves heads. A coordinate without its tail is worth its head, and
+//! one without its head is 0. In the terms of this crate that makes two planes.
 
 use crate::accuracy::{self, by_sign};
 use crate::decode::decoding::Decoding;
@@ -36,7 +38,8 @@ pub enum PaperCodec {
     SignMagnitude,
     /// Stochastic quantisation to ±2.5 σ (§3.1).
     StochasticQuantisation,
-    /// Subtractive dithering with ±2.5 σ. The dither is uniform on (−L, L); the paper's (−L/2, L/2) is biased.
+    /// Subtractive dithering with ±2.5 σ. The dither is uniform on (−L, L); the paper's (−L/2, L/2)
+    /// is biased.
     SubtractiveDithering,
 }
 
@@ -44,7 +47,8 @@ pub enum PaperCodec {
 const CLIP: f32 = 2.5;
 /// Keeps thresholds apart from the words of the row's signs: ranks have ten bits.
 const DITHER: u32 = 1 << 16;
-/// E (x̂ − x)² of N(0, 1) by stochastic quantisation to ±L, L = 2.5: L² − 2 E[x · clip(x)] + 1 with E[x · clip(x)] = erf(L/√2).
+/// E (x̂ − x)² of N(0, 1) by stochastic quantisation to ±L, L = 2.5: L² − 2 E[x · clip(x)] + 1 with
+/// E[x · clip(x)] = erf(L/√2).
 const STOCHASTIC: f64 = 6.25 - 2.0 * 0.987_580_669_348_447_7 + 1.0;
 /// The same by subtractive dithering: L²/3, and what the clipped tails add, E (|x| − L)²₊.
 const DITHERED: f64 = 6.25 / 3.0 + 0.002_398_644_756;
@@ -105,7 +109,8 @@ impl PaperCodec {
         matches!(self, Self::Rht)
     }
 
-    /// Bits of a coordinate's tail: what its f32 has behind a sign, or all of it behind a head that is none.
+    /// Bits of a coordinate's tail: what its f32 has behind a sign, or all of it behind a head that
+    /// is none.
     const fn tail_bits(self) -> usize {
         match self {
             Self::Rht | Self::SignMagnitude => 31,
@@ -113,7 +118,8 @@ impl PaperCodec {
         }
     }
 
-    /// Bytes of a packet of `n` coordinates, a multiple of 32, with nothing (0), heads (1), or heads and tails (2 and more).
+    /// Bytes of a packet of `n` coordinates, a multiple of 32, with nothing (0), heads (1), or
+    /// heads and tails (2 and more).
     pub const fn packet_len(self, planes: u8, n: usize) -> usize {
         HEADER_LEN
             + n / 8
@@ -133,8 +139,10 @@ impl PaperCodec {
         if tails < n { Reach { planes: 1, more: tails } } else { Reach { planes: 2, more: 0 } }
     }
 
-    /// What a receiver makes of a row. `values` are the row's coordinates, of which `out` has as many; `held` says how many bytes of the UDP payload of a packet,
-    /// by its index in the message, are left: none of one that is lost. A row that is not finite is NaN as soon as anything of it arrives.
+    /// What a receiver makes of a row. `values` are the row's coordinates, of which `out` has as
+    /// many; `held` says how many bytes of the UDP payload of a packet, by its index in the
+    /// message, are left: none of one that is lost. A row that is not finite is NaN as soon as
+    /// anything of it arrives.
     pub fn after_trim<E: Element>(
         self,
         of: Trimmed<'_>,
@@ -224,7 +232,8 @@ impl PaperCodec {
         (magnitude as f32).copysign(value)
     }
 
-    /// Expected NMSE, as [`crate::expected_nmse`] has it: of 0 planes nothing arrived, of 1 heads, of 2 everything.
+    /// Expected NMSE, as [`crate::expected_nmse`] has it: of 0 planes nothing arrived, of 1 heads,
+    /// of 2 everything.
     pub fn expected_nmse(self, decoding: Decoding, shares: &[(u8, f64)]) -> f64 {
         let distortion = |planes| match (planes, self, decoding) {
             (0, ..) => 1.0,

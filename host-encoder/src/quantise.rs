@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The embedded quantiser (docs/reference/wire-format.md §5) and the statistics that it goes by (§4).
+//! The embedded quantiser (docs/reference/wire-format.md §5) and the statistics that it goes by
+//! (§4).
 
 pub(crate) mod moments;
 mod peak;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Codec raw: f32s as they are, in big-endian words. Nothing is decided here, so that what counts is how often memory is touched.
+//! Codec raw: f32s as they are, in big-endian words. Nothing is decided here, so that what counts
+//! is how often memory is touched.
 
 use crate::aligned::AlignedRow;
 use crate::decode::row::{Put, RowDecoder, streams};
 use crate::decode::words::RowWords;
 use crate::element::ValuesMut;
-use crate::encode::row::{RowTask, Written};
+use crate::encode::task::{RowTask, Written};
 use crate::quantise::moments::{Moments, moments};
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::rotate::scale::RowScale;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The randomised Hadamard transform (docs/reference/wire-format.md §3): keys, Philox's signs, the transform, working scales.
+//! The randomised Hadamard transform (docs/reference/wire-format.md §3): keys, Philox's signs, the
+//! transform, working scales.
 
 pub(crate) mod entry;
 pub(crate) mod hadamard;

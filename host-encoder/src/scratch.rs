@@ -3,11 +3,11 @@
 
 use crate::aligned::{AlignedRow, lend};
 use crate::encode::packet::QuantiseScratch;
-use crate::encode::replica::ReplicaScratch;
+use crate::quantise::statistics::Statistics;
 use std::cell::RefCell;
 
-/// Buffers that a row is worked on in. They grow to the longest row and stay, so that neither way
-/// allocates in steady state; one set a thread, because rows may be worked on by many threads at once.
+/// Buffers for encoding or decoding a row, one set for each thread. They grow to the longest row
+/// and stay, so that neither way allocates in steady state.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// The row as f32, where it came in another format and is only copied.
@@ -24,6 +24,15 @@ pub(crate) struct Scratch {
     pub(crate) own: ReplicaScratch,
     /// The body of a packet, filled up where it was trimmed.
     pub(crate) body: Vec<u8>,
+}
+
+/// What is between a row's packets and what their receiver holds.
+#[derive(Debug, Default)]
+pub(crate) struct ReplicaScratch {
+    /// Of each packet, with what multiplies working values into zone widths.
+    pub(crate) statistics: Vec<(Statistics, f32)>,
+    /// The code words of one packet.
+    pub(crate) words: AlignedRow<u32>,
 }
 
 thread_local! {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One source of every kernel, several instruction sets.
 //!
-//! A kernel is written once over [`Lanes`] and [`Planes`] and instantiated for each instruction set inside a function that has its
-//! target features. Every operation of the trait is exact or rounded once, in an order that does not depend on the
-//! number of lanes, so all paths give the same bits; tests hold each backend against the portable one.
+//! A kernel is written once over [`Lanes`] and [`Planes`] and instantiated for each instruction set
+//! inside a function that has its target features. Every operation of the trait is exact or rounded
+//! once, in an order that does not depend on the number of lanes, so all paths give the same bits;
+//! tests hold each backend against the portable one.
 //!
 //! This module and its backends are the only ones of the crate with `unsafe` code.
 
@@ -49,9 +50,10 @@ enum Backend {
     Neon(neon::Neon),
 }
 
-/// A computation over lanes. `run` has to be `#[inline(always)]`: it takes on the target features of its caller. So must everything that
-/// it calls with vectors. A closure that goes through the standard library (an array's `map`) may not be inlined, and then costs
-/// a call for each operation: loops, instead.
+/// A computation over lanes. `run` has to be `#[inline(always)]`: it takes on the target features
+/// of its caller. So must everything that it calls with vectors. A closure that goes through the
+/// standard library (an array's `map`) may not be inlined, and then costs a call for each
+/// operation: loops, instead.
 pub(crate) trait Kernel {
     type Output;
 
@@ -64,7 +66,8 @@ impl Isa {
 
     /// The sets that this machine has, the one to choose last. The portable one is always there.
     ///
-    /// AVX-512 comes last: with 32 registers of sixteen lanes a row goes by in one pass less than with AVX2.
+    /// AVX-512 comes last: with 32 registers of sixteen lanes a row goes by in one pass less than
+    /// with AVX2.
     pub fn available() -> impl Iterator<Item = Self> {
         let portable = std::iter::once(Self::PORTABLE);
         #[cfg(target_arch = "x86_64")]

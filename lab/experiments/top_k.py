@@ -4,7 +4,7 @@
 
     python3 top_k.py
 
-Top-k goes in sparse messages with places, and with error feedback. Of the sums go all coordinates that any worker sent (`union`), or the largest again with the owner's
+Top-k goes in packets of entries (`entries.py`) with error feedback. Of the sums go all coordinates that any worker sent (`union`), or the largest again with the owner's
 error feedback (`twice`). Bytes are those of packets with UDP's, IP's and Ethernet's headers, of a worker's message and of the sums' one.
 
 A line of OUT/top-k-MODEL.csv for each training. The same command goes on where it was interrupted.
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import accuracy
+import entries
 import numpy as np
 import torch
 import training
 
 import trimwire
-from trimwire import sparse
 from trimwire.torch import Simulation
 
 #: Ethernet, IPv4 and UDP in front of a packet; what a trim to the sign plane leaves of it.
@@ -64,8 +64,8 @@ class TopK:
         wanted = source + self._residuals.get(sender, 0.0)
         of = sums and not self.union
         k = self._k.setdefault(of, self.budget / 4)
-        packets = sparse.encode(wanted, wanted.numel() if sums and self.union else min(round(k), wanted.numel()), rank=sender, message=message)
-        whole = torch.from_numpy(sparse.decode(packets))
+        packets = list(entries.packets(wanted.numpy(), wanted.numel() if sums and self.union else min(round(k), wanted.numel())))
+        whole = torch.from_numpy(entries.values(packets, wanted.numel()))
         self._residuals[sender] = wanted - whole
         size = float(sum(len(packet) + HEADERS for packet in packets))
         self.wire_bytes += size if sums else size / training.WORKERS
@@ -77,8 +77,7 @@ class TopK:
         if self.trim_rate == 0.0:
             return whole
         chance = np.random.default_rng((self.seed, message, sender))
-        arrived = [packet[:TRIMMED] if chance.random() < self.trim_rate else packet for packet in packets]
-        return torch.from_numpy(sparse.decode(packets, arrived))
+        return torch.from_numpy(entries.values(packets, wanted.numel(), [TRIMMED if chance.random() < self.trim_rate else None for _ in packets]))
 
 
 @dataclass

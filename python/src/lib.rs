@@ -8,7 +8,6 @@ mod group;
 mod log;
 mod outcome;
 mod pinned;
-mod sparse;
 mod transcript;
 
 use pyo3::prelude::*;
@@ -37,8 +36,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(group::default_channels, module)?)?;
     module.add_function(wrap_pyfunction!(transcript::read_transcript, module)?)?;
     module.add_function(wrap_pyfunction!(codec::packet_share, module)?)?;
-    module.add_function(wrap_pyfunction!(sparse::sparse_encode, module)?)?;
-    module.add_function(wrap_pyfunction!(sparse::sparse_decode_into, module)?)?;
     module.add_class::<adaptive::Adaptive>()?;
     module.add_class::<transcript::RankTranscript>()?;
     module.add_class::<outcome::Verdict>()?;

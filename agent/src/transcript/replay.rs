@@ -272,8 +272,8 @@ impl<R: BufRead + Seek> Replay<R> {
             }
             match record.held.get(packet) {
                 Some(Held::Whole) => {}
-                Some(&Held::Part(bytes)) => row.cut_to(packet, Some(bytes.into())),
-                Some(Held::Missing) | None => row.cut_to(packet, None),
+                Some(&Held::Part(bytes)) => row.trim_to(packet, Some(bytes.into())),
+                Some(Held::Missing) | None => row.trim_to(packet, None),
             }
         }
         Ok(())

@@ -13,25 +13,23 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use report::Report;
 use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa, Layout, Tensor, UnknownCodec};
-use work::{Bench, PATTERN, Sample, Sent, Shape};
-
-/// log2 of the rows of `encode-short`.
-const SHORT_LOG2: u8 = 10;
+use work::{Bench, PATTERN, Sent, Shape};
 
 const HELP: &str = "\
 Examples:
   trimwire codec bench                                  every instruction set of this machine, one core
   trimwire codec bench --isa avx2 --codec raw
+  trimwire codec bench --coordinates 32768              one row, which stays in the cache
+  trimwire codec bench --dist student-t                 another distribution; --row-log2 10 other rows
   trimwire codec bench --sealed                         sealed packets, too
   trimwire codec bench --planes 1 --per-packet 448      packets as the deepest trim leaves them
   trimwire codec bench --dist gradients.safetensors     on these gradients, in the rows that their tensors make
-  trimwire codec bench --threads 8 --json
+  trimwire codec bench --json
 
 GB/s are 1e9 bytes of gradient a second, f32, or bf16 where a line says so. The packets' size does not matter.
 Rows are encoded into one buffer, and each row is decoded when its packets are in, as in a training job.
 `transform` works on one row that stays in the cache, next to memcpy of a row. All other lines work on the whole
 gradient, next to memcpy of the gradient. `decode` and `accumulate` include receiving.
-With --threads, each thread works on its own rows, and a line compares the speed with one thread's.
 Cycles are ticks of the time-stamp counter, which runs at the processor's nominal frequency.
 A ratio of 0.4 means: the line takes as long as memcpy takes to move the gradient 2.5 times.";
 
@@ -48,8 +46,8 @@ pub(crate) struct Options {
     /// Planes of a packet [default: all; of bf16 nine of rht's ten].
     #[arg(long, value_name = "B")]
     pub planes: Option<u8>,
-    /// Gradient: the name of a distribution or a FILE, as in `codec nmse`. Tensors of FILE are repeated to
-    /// fill --coordinates.
+    /// Gradient: the name of a distribution or a FILE, as in `codec nmse`. Tensors of FILE are
+    /// repeated to fill --coordinates.
     #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
     pub dist: Distribution,
     /// Tensor of FILE to take [default: all, one after another].
@@ -61,16 +59,13 @@ pub(crate) struct Options {
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU of 1500
-    /// bytes with these planes].
+    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU
+    /// of 1500 bytes with these planes].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
     /// Measure sealed packets as well.
     #[arg(long)]
     pub sealed: bool,
-    /// Share rows, and memcpy, among this many threads. One thread is measured as well.
-    #[arg(long, value_name = "T", default_value_t = 1)]
-    pub threads: usize,
     /// Run this many interleaved rounds; print the best and the median.
     #[arg(long, value_name = "R", default_value_t = 7)]
     pub rounds: usize,
@@ -92,23 +87,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     input.check().map_err(Failure::usage)?;
     let file = input.read(None).map_err(Failure::input)?;
     let tensors = options.tensors(file.as_ref());
-    let shape =
-        |codec, planes, row_log2| options.shape(&tensors, codec, planes, row_log2).map_err(Failure::usage);
+    let shape = |planes| options.shape(&tensors, planes).map_err(Failure::usage);
     let planes = |dtype: Dtype| options.planes.unwrap_or(options.codec.default_planes(dtype.bytes()));
-    let (codec, row_log2) = (options.codec, options.row_log2);
-    let (shape, half, classes) = (
-        shape(codec, planes(Dtype::F32), row_log2)?,
-        shape(codec, planes(Dtype::Bf16), row_log2)?,
-        // Of drawn coordinates alone: a file is a kind of its own.
-        (codec == Codec::Rht && options.dist == Distribution::Gaussian)
-            .then(|| {
-                Ok::<_, Failure>([
-                    shape(Codec::Raw, 1, row_log2)?,
-                    shape(codec, planes(Dtype::F32), SHORT_LOG2)?,
-                ])
-            })
-            .transpose()?,
-    );
+    let (shape, half) = (shape(planes(Dtype::F32))?, shape(planes(Dtype::Bf16))?);
     let pattern = match file {
         Some(file) => file.values,
         None => options
@@ -116,31 +97,22 @@ pub(super) fn run(options: &Options) -> Outcome {
             .draw(1, &Layout::new(options.coordinates.clamp(1, PATTERN), 32).map_err(Failure::usage)?),
     };
     let sets = options.sets().map_err(Failure::usage)?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
-    let pool = pool.context("cannot start the threads of --threads")?;
-    let threads: &[usize] = if options.threads > 1 { &[1, options.threads] } else { &[1] };
-    let samples = pool.install(|| -> Result<Vec<Sample>> {
-        let mut bench = Bench::new(&shape, &half, &pattern, options.sealed, classes)?;
-        let progress =
-            Progress::new(((1 + options.rounds) * threads.len() * (1 + sets.len())) as u64, "measurements");
-        let mut samples = Vec::new();
-        for round in 0..=options.rounds {
-            for threads in threads {
-                let mut measured = bench.memcpy(*threads);
-                progress.step();
-                for isa in &sets {
-                    measured.extend(bench.codec(*isa, *threads)?);
-                    progress.step();
-                }
-                // The first round touches the memory and fills the codec's scratch buffers.
-                if round > 0 {
-                    samples.extend(measured);
-                }
-            }
+    let mut bench = Bench::new(&shape, &half, &pattern, options.sealed)?;
+    let progress = Progress::new(((1 + options.rounds) * (1 + sets.len())) as u64, "measurements");
+    let mut samples = Vec::new();
+    for round in 0..=options.rounds {
+        let mut measured = bench.memcpy();
+        progress.step();
+        for isa in &sets {
+            measured.extend(bench.codec(*isa)?);
+            progress.step();
         }
-        progress.finish();
-        Ok(samples)
-    })?;
+        // The first round touches the memory and fills the codec's scratch buffers.
+        if round > 0 {
+            samples.extend(measured);
+        }
+    }
+    progress.finish();
     let report = Report::new(options, &shape, &half, &samples);
     if options.json {
         print_json(&report)?;
@@ -157,7 +129,6 @@ impl Options {
         if let Some(b) = self.planes {
             ensure!((1..=planes).contains(&b), "--planes {b}: valid are 1 to {planes} for codec {codec}");
         }
-        ensure!((1..=1024).contains(&self.threads), "--threads {}: valid are 1 to 1024", self.threads);
         ensure!((1..=1000).contains(&self.rounds), "--rounds {}: valid are 1 to 1000", self.rounds);
         Ok(())
     }
@@ -170,7 +141,8 @@ impl Options {
     }
 
     /// Packets of those tensors.
-    fn shape(&self, tensors: &[Tensor], codec: Codec, planes: u8, row_log2: u8) -> Result<Shape> {
+    fn shape(&self, tensors: &[Tensor], planes: u8) -> Result<Shape> {
+        let (codec, row_log2) = (self.codec, self.row_log2);
         let sent = Sent { codec, planes };
         let per_packet = self
             .per_packet

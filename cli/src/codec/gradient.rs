@@ -1,38 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gradients from files: NumPy, safetensors or raw numbers, told apart by what they begin with.
+//! Gradients from files: safetensors, NumPy's .npy, or raw little-endian numbers, told apart by how
+//! they begin.
 //!
-//! ```text
-//! file ─► format by its first bytes ─► tensors: name, type, shape, bytes ─► numbers one after another, rounded to --dtype
-//! ```
-//!
-//! Nothing is read as numbers that looks like something else, and nothing is passed over in silence: figures of misread files
-//! look as good as those of gradients.
+//! What looks like something else is not read as numbers, and nothing is passed over in silence:
+//! figures of misread files look as good as those of gradients.
 
 mod energy;
-mod foreign;
-mod literal;
-mod npy;
-mod npz;
-mod numbers;
-mod safetensors;
-mod tensor;
 
 use super::source::{Distribution, Dtype};
 use super::stdin;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use numbers::{Format, Numbers};
+use safetensors::SafeTensors;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::path::Path;
-use tensor::{Stored, Tensor};
-use trimwire_encoder::{Layout, Tensor as Shape};
+use trimwire_encoder::{Layout, Tensor as Shape, bf16, f16};
 
 /// Which coordinates to work on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Input {
-    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse (1 in
-    /// 100), one-spike (one a row), or a FILE. FILE is NumPy (.npy, .npz), safetensors, or raw
+    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse
+    /// (1 in 100), one-spike (one a row), or a FILE. FILE is safetensors, NumPy's .npy, or raw
     /// little-endian numbers; - is stdin.
     #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
     pub dist: Distribution,
@@ -42,8 +30,8 @@ pub(crate) struct Input {
     /// Join FILE's tensors to one [default: each tensor has its own rows].
     #[arg(long)]
     pub join: bool,
-    /// Number format of the codec's input, and of a raw FILE [default: that of FILE's tensors; f32 for raw
-    /// ones].
+    /// Number format of the codec's input, and of a raw FILE [default: that of FILE's tensors; f32
+    /// for raw ones].
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
 }
@@ -53,7 +41,7 @@ pub(crate) struct Input {
 pub(crate) struct Gradient {
     /// Its coordinates.
     pub values: Vec<f32>,
-    /// How many of them each tensor has that rows do not straddle.
+    /// How many of them each tensor has. Rows straddle no tensors.
     pub tensors: Vec<usize>,
     /// The format that they are rounded to.
     pub dtype: Dtype,
@@ -64,7 +52,7 @@ pub(crate) struct Gradient {
 /// What a gradient was read from.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Origin {
-    /// `npy`, `npz`, `safetensors` or `raw`.
+    /// `npy`, `safetensors` or `raw`.
     pub format: &'static str,
     /// Tensors that were read.
     pub tensors: usize,
@@ -74,8 +62,23 @@ pub(crate) struct Origin {
     pub joined: bool,
 }
 
+/// One tensor as it lies in a file.
+struct Tensor<'a> {
+    /// Empty in files of a single one.
+    name: String,
+    dtype: Dtype,
+    /// Little-endian.
+    numbers: &'a [u8],
+}
+
 /// What is read, as error messages list it.
-const FORMATS: &str = "NumPy .npy and .npz, safetensors, raw little-endian f32, f16 and bf16";
+const FORMATS: &str = "safetensors, NumPy's .npy, raw little-endian f32, f16 and bf16";
+/// What every .npy begins with.
+const NPY: &[u8] = b"\x93NUMPY";
+/// Bytes of a file that are looked at for text.
+const LOOKED_AT: usize = 256;
+/// Longest header that safetensors allows.
+const LONGEST_HEADER: u64 = 100_000_000;
 
 impl Gradient {
     /// Its tensors, as layouts take them.
@@ -102,7 +105,7 @@ impl Input {
     pub(crate) fn read(&self, limit: Option<usize>) -> Result<Option<Gradient>> {
         let Distribution::File(path) = &self.dist else { return Ok(None) };
         let bytes = load(path)?;
-        Ok(Some(self.parse(&bytes, path, limit).with_context(|| self.name())?))
+        Ok(Some(self.parse(&bytes, limit).with_context(|| self.name())?))
     }
 
     /// What messages call the file.
@@ -129,37 +132,17 @@ impl Input {
         );
     }
 
-    fn parse(&self, bytes: &[u8], path: &Path, limit: Option<usize>) -> Result<Gradient> {
+    fn parse(&self, bytes: &[u8], limit: Option<usize>) -> Result<Gradient> {
         ensure!(!bytes.is_empty(), "it is empty");
-        let (format, tensors) = self.tensors(bytes, path)?;
-        let valid = if format == "safetensors" { safetensors::VALID } else { npy::VALID };
-        let mut chosen = Vec::new();
-        let mut passed_over = Vec::new();
-        for tensor in &tensors {
-            let called = if tensor.name.is_empty() { String::new() } else { format!("{}: ", tensor.name) };
-            match &tensor.stored {
-                Stored::Numbers(numbers) => chosen.push((tensor, *numbers)),
-                Stored::Whole(dtype) if tensors.len() > 1 => passed_over.push(format!("{called}{dtype}")),
-                Stored::Whole(dtype) | Stored::Unreadable(dtype) => {
-                    bail!("{called}numbers of type {dtype} are not read (valid: {valid})")
-                }
-            }
-        }
-        ensure!(!chosen.is_empty(), "it has no tensors of floating-point numbers (valid: {valid})");
-        if !passed_over.is_empty() {
-            eprintln!(
-                "trimwire: {}: passed over, being no floats: {}",
-                path.display(),
-                passed_over.join(", ")
-            );
-        }
-        let dtype = self.dtype.unwrap_or_else(|| common(chosen.iter().map(|(_, numbers)| numbers.format)));
-        let (mut values, mut lengths) = (Vec::new(), Vec::new());
+        let (format, tensors) = self.tensors(bytes)?;
+        let first = tensors.first().map_or(Dtype::F32, |tensor| tensor.dtype);
+        let common = if tensors.iter().all(|tensor| tensor.dtype == first) { first } else { Dtype::F32 };
+        let dtype = self.dtype.unwrap_or(common);
         let limit = limit.unwrap_or(usize::MAX);
-        for (tensor, numbers) in &chosen {
-            let place = if tensor.name.is_empty() { "the array" } else { &tensor.name };
+        let (mut values, mut lengths) = (Vec::new(), Vec::new());
+        for tensor in &tensors {
             let before = values.len();
-            tensor.append(*numbers, dtype, place, limit, &mut values)?;
+            tensor.append(dtype, limit, &mut values)?;
             lengths.push(values.len() - before);
         }
         // A layout has no tensors of nothing.
@@ -169,59 +152,157 @@ impl Input {
         }
         ensure!(!values.is_empty(), "it holds no numbers");
         ensure!(values.iter().any(|v| *v != 0.0), "all coordinates are zero");
-        let origin = Origin { format, tensors: chosen.len(), tensor: self.tensor.clone(), joined: self.join };
+        let origin =
+            Origin { format, tensors: tensors.len(), tensor: self.tensor.clone(), joined: self.join };
         Ok(Gradient { values, tensors: lengths, dtype, origin })
     }
 
     /// The format of a file, and the tensors that are meant.
-    fn tensors<'a>(&self, bytes: &'a [u8], path: &Path) -> Result<(&'static str, Vec<Tensor<'a>>)> {
-        let wanted = self.tensor.as_deref();
-        if npz::MAGIC.iter().any(|magic| bytes.starts_with(magic)) {
-            return Ok(("npz", npz::tensors(bytes, wanted)?));
+    fn tensors<'a>(&self, bytes: &'a [u8]) -> Result<(&'static str, Vec<Tensor<'a>>)> {
+        if is_safetensors(bytes) {
+            return Ok(("safetensors", self.of_safetensors(bytes)?));
         }
-        if safetensors::is(bytes) {
-            return Ok(("safetensors", safetensors::tensors(bytes, wanted)?));
-        }
-        let (format, tensor) = if bytes.starts_with(npy::MAGIC) {
-            ("npy", npy::tensor(bytes, "")?)
-        } else {
-            ("raw", self.raw(bytes, path)?)
+        let (format, (dtype, numbers)) = match bytes.strip_prefix(NPY) {
+            Some(rest) => ("npy", npy(rest)?),
+            None => {
+                refuse_foreign(bytes)?;
+                ("raw", (self.dtype(), bytes))
+            }
         };
-        if let Some(name) = wanted {
-            bail!("--tensor {name}: a {format} file has no names (.npz and safetensors have)");
+        if let Some(name) = &self.tensor {
+            bail!("--tensor {name}: a {format} file has no names (safetensors has)");
         }
-        Ok((format, vec![tensor]))
+        let size = dtype.bytes();
+        ensure!(
+            numbers.len().is_multiple_of(size),
+            "it has {} bytes, which is no multiple of {size} (see --dtype; read are: {FORMATS})",
+            numbers.len()
+        );
+        Ok((format, vec![Tensor { name: String::new(), dtype, numbers }]))
     }
 
-    /// The numbers of a file without a header.
-    fn raw<'a>(&self, bytes: &'a [u8], path: &Path) -> Result<Tensor<'a>> {
-        foreign::refuse(bytes, FORMATS)?;
-        let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        ensure!(
-            !["npy", "npz", "safetensors"].contains(&extension.as_str()),
-            "it does not begin as .{extension} files do"
-        );
-        let format = Format::from(self.dtype());
-        let size = format.bytes();
-        ensure!(
-            bytes.len().is_multiple_of(size),
-            "it has {} bytes, which is no multiple of {size} (see --dtype; read are: {FORMATS})",
-            bytes.len()
-        );
-        Ok(Tensor {
-            name: String::new(),
-            stored: Stored::Numbers(Numbers::little(format)),
-            shape: vec![bytes.len() / size],
-            fortran: false,
-            bytes: Cow::Borrowed(bytes),
-        })
+    /// The tensors in the order in which they lie in the file, or the one that is asked for.
+    fn of_safetensors<'a>(&self, bytes: &'a [u8]) -> Result<Vec<Tensor<'a>>> {
+        let (_, metadata) = SafeTensors::read_metadata(bytes).context("header")?;
+        let content = SafeTensors::deserialize(bytes).context("header")?;
+        let mut names = metadata.offset_keys();
+        if let Some(wanted) = &self.tensor {
+            ensure!(names.contains(wanted), "--tensor {wanted}: {}", unknown(names, wanted));
+            names = vec![wanted.clone()];
+        }
+        let (mut tensors, mut others) = (Vec::new(), Vec::new());
+        for name in names {
+            let view = content.tensor(&name).context("header")?;
+            let dtype = match view.dtype() {
+                safetensors::Dtype::F16 => Dtype::F16,
+                safetensors::Dtype::BF16 => Dtype::Bf16,
+                safetensors::Dtype::F32 => Dtype::F32,
+                other => {
+                    others.push(format!("{name}: {other:?}"));
+                    continue;
+                }
+            };
+            tensors.push(Tensor { name, dtype, numbers: view.data() });
+        }
+        let others = others.join(", ");
+        ensure!(!tensors.is_empty(), "no tensor of type F16, BF16 or F32 ({others})");
+        if !others.is_empty() {
+            eprintln!("trimwire: {}: passed over, being neither F16, BF16 nor F32: {others}", self.name());
+        }
+        Ok(tensors)
     }
 }
 
-/// The format that all tensors have, or f32.
-fn common(mut formats: impl Iterator<Item = Format>) -> Dtype {
-    let first = formats.next().map_or(Dtype::F32, Format::dtype);
-    if formats.all(|format| format.dtype() == first) { first } else { Dtype::F32 }
+impl Tensor<'_> {
+    /// Appends numbers until `out` holds `limit`, rounded to `dtype`. Errors are measured on finite
+    /// numbers, so others are refused.
+    fn append(&self, dtype: Dtype, limit: usize, out: &mut Vec<f32>) -> Result<()> {
+        let (start, size) = (out.len(), self.dtype.bytes());
+        let numbers = self.numbers.chunks_exact(size).take(limit.saturating_sub(start));
+        out.extend(numbers.map(|number| match (self.dtype, number) {
+            (Dtype::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),
+            (Dtype::Bf16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
+            (_, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+            _ => f32::NAN,
+        }));
+        let values = out.get_mut(start..).unwrap_or_default();
+        dtype.round(values);
+        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let place = if self.name.is_empty() { "the array" } else { &self.name };
+        bail!("{place}: coordinate {at} is {} as {}; gradients are finite", values[at], dtype.name());
+    }
+}
+
+/// Whether a file begins with the length of a header, and the bracket that opens it. As a length,
+/// the first two f32s of a gradient are far above what is allowed.
+fn is_safetensors(bytes: &[u8]) -> bool {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return false };
+    rest.first() == Some(&b'{') && u64::from_le_bytes(*length) <= LONGEST_HEADER
+}
+
+/// The numbers of a .npy behind its first bytes (numpy/lib/format.py, versions 1.0 to 3.0), and
+/// their format.
+fn npy(rest: &[u8]) -> Result<(Dtype, &[u8])> {
+    let ended = "it ends inside its header";
+    let ([major, minor], rest) = rest.split_first_chunk().context(ended)?;
+    let (length, rest) = match major {
+        1 => rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
+        2 | 3 => rest.split_first_chunk().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
+        _ => bail!("version {major}.{minor} of .npy (valid: 1.0, 2.0, 3.0)"),
+    }
+    .context(ended)?;
+    let (header, numbers) = rest.split_at_checked(length).context(ended)?;
+    let header: String = String::from_utf8_lossy(header).split_whitespace().collect();
+    let has = |key: &str, value: &str| header.contains(&format!("'{key}':{value}"));
+    let types = [("'<f4'", Dtype::F32), ("'<f2'", Dtype::F16)];
+    let Some((_, dtype)) = types.into_iter().find(|(name, _)| has("descr", name)) else {
+        bail!("neither float32 nor float16, little-endian (`array.astype('<f4')` makes that): {header}");
+    };
+    ensure!(
+        has("fortran_order", "False"),
+        "columns before rows (`numpy.ascontiguousarray` mends that): {header}"
+    );
+    let shape = header.split_once("'shape':(").and_then(|(_, rest)| rest.split_once(')'));
+    let (shape, _) = shape.with_context(|| format!("header without shape: {header}"))?;
+    let lengths = shape.split(',').filter(|length| !length.is_empty());
+    let mut lengths = lengths.map(|length| length.parse::<usize>().ok());
+    let bytes = lengths.try_fold(dtype.bytes(), |count, n| count.checked_mul(n?));
+    ensure!(
+        bytes == Some(numbers.len()),
+        "shape ({shape}) of {} is not what follows: {} bytes",
+        dtype.name(),
+        numbers.len()
+    );
+    Ok((dtype, numbers))
+}
+
+/// Refuses text, archives and pickles: read as raw numbers, they would give figures without
+/// meaning.
+fn refuse_foreign(bytes: &[u8]) -> Result<()> {
+    let start = &bytes[..bytes.len().min(LOOKED_AT)];
+    if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+        bail!("it looks like text, not like numbers (read are: {FORMATS})");
+    }
+    if matches!(bytes, [b'P', b'K', 3, 4, ..] | [0x80, 2..=5, .., b'.']) {
+        bail!("it looks like an archive or a pickle: use safetensors.torch.save_file (read are: {FORMATS})");
+    }
+    Ok(())
+}
+
+/// Most names that an error lists.
+const LISTED: usize = 12;
+
+/// Lists the names that there are, nearest to `wanted` first.
+fn unknown(mut names: Vec<String>, wanted: &str) -> String {
+    let near = |name: &str| (name.contains(wanted), strsim::normalized_levenshtein(name, wanted));
+    names.sort_by(|a, b| {
+        let ((a_has, a), (b_has, b)) = (near(a), near(b));
+        b_has.cmp(&a_has).then(b.total_cmp(&a))
+    });
+    let more = names.len().saturating_sub(LISTED);
+    names.truncate(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("no tensor has that name (nearest first: {}{more})", names.join(", "))
 }
 
 /// A whole file, or stdin.

@@ -50,7 +50,8 @@ pub(crate) struct Options {
     /// Show at most this many packets; 0 shows all. The summary counts every one.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
-    /// Incarnation of a sender, to unmask its DATA headers. Control packets of a capture tell it as well.
+    /// Incarnation of a sender, to unmask its DATA headers. Control packets of a capture tell it as
+    /// well.
     #[arg(long, value_name = "NUMBER")]
     pub incarnation: Vec<u32>,
     /// Show this many coordinates of each packet.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One measurement of the error: encode, cut, decode, compare.
+//! One measurement of the error: encode, trim, decode, compare.
 
-use super::cut::{Choice, Chooser, Depth, Sent, message_shares};
 use super::source::{Distribution, Dtype};
+use super::trim::{Choice, Chooser, Depth, Sent, message_shares};
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use rand::SeedableRng as _;
@@ -78,12 +78,13 @@ impl From<DecodingName> for Decoding {
 }
 
 impl Measured {
-    /// Refuses a gradient that the codec decoded to what is no number: values near the ends of f32's range, whose sums in a rotation
-    /// or whose scales it does not hold.
+    /// Refuses a gradient that the codec decoded to what is no number: values near the ends of
+    /// f32's range, whose sums in a rotation or whose scales it does not hold.
     pub(crate) fn check(&self, codec: Scheme, gradient: Option<&[f32]>) -> Result<()> {
         let finite = self.nmse.is_finite() && self.standard_error.is_none_or(f64::is_finite);
         let largest = gradient.unwrap_or_default().iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
-        // A scale that overflows can also decode to zeros: all of the energy is lost although packets arrived.
+        // A scale that overflows can also decode to zeros: all of the energy is lost although
+        // packets arrived.
         let vanished = self.nmse == 1.0 && self.bytes_share > 0.0 && largest > SQUARES;
         ensure!(
             finite && !vanished,
@@ -95,8 +96,8 @@ impl Measured {
 }
 
 impl Experiment {
-    /// Runs the experiment on coordinates drawn from `distribution`, or, where there is one, on the same `gradient` every time.
-    /// `done` is called after every message.
+    /// Runs the experiment on coordinates drawn from `distribution`, or, where there is one, on the
+    /// same `gradient` every time. `done` is called after every message.
     pub(crate) fn run(
         &self,
         distribution: &Distribution,
@@ -110,7 +111,7 @@ impl Experiment {
             Scheme::Paper(_) => None,
         };
         let mut decoded = vec![0.0; layout.coordinates()];
-        let (mut errors, mut cut, mut sent, mut arrived) = (Vec::new(), 0, 0, 0);
+        let (mut errors, mut trimmed, mut sent, mut arrived) = (Vec::new(), 0, 0, 0);
         for number in 0..self.messages {
             // Messages far apart in the seed's space: neighbouring --seed values share none.
             let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(number));
@@ -123,11 +124,12 @@ impl Experiment {
                 <[f32]>::to_vec,
             );
             let mut held = Vec::new();
-            for (index, is_cut) in chooser.choose(layout).into_iter().enumerate() {
+            for (index, is_trimmed) in chooser.choose(layout).into_iter().enumerate() {
                 let n = layout.packet_range(index).len();
                 let whole = self.sent.payload(n);
-                let keep = if is_cut { self.depth.payload(self.sent, n) } else { whole };
-                (cut, sent, arrived) = (cut + u64::from(is_cut), sent + whole, arrived + keep);
+                let keep = if is_trimmed { self.depth.payload(self.sent, n) } else { whole };
+                trimmed += u64::from(is_trimmed);
+                (sent, arrived) = (sent + whole, arrived + keep);
                 held.push(keep);
             }
             match (scheme, &mut packets) {
@@ -146,7 +148,7 @@ impl Experiment {
             expected,
             ratio: expected.filter(|e| *e > 0.0).map(|e| mean / e),
             standard_error,
-            trimmed_share: cut as f64 / (layout.packets() * errors.len().max(1)) as f64,
+            trimmed_share: trimmed as f64 / (layout.packets() * errors.len().max(1)) as f64,
             bytes_share: arrived as f64 / sent.max(1) as f64,
         })
     }
@@ -226,13 +228,14 @@ pub(crate) const fn envelope(number: u32) -> Envelope {
     Envelope { stream: STREAM, message: number }
 }
 
-/// The closed form, where there is one. Unbiased decoding of nothing has none: λ is infinite, and a decoder gives zeros.
-pub(crate) fn closed_form(codec: Scheme, decoding: Decoding, shares: &[(u8, f64)]) -> Option<f64> {
+/// The closed form, where there is one. Unbiased decoding of nothing has none: λ is infinite, and a
+/// decoder gives zeros.
+fn closed_form(codec: Scheme, decoding: Decoding, shares: &[(u8, f64)]) -> Option<f64> {
     Some(codec.expected_nmse(decoding, shares)).filter(|error| error.is_finite())
 }
 
 /// The standard error is `None` of a single value.
-pub(crate) fn mean_and_standard_error(values: &[f64]) -> (f64, Option<f64>) {
+fn mean_and_standard_error(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec nmse`: the error of trimmed packets, measured, next to its closed form.
 
-use super::cut::{Choice, Depth, Sent};
 use super::gradient::{Gradient, Input, Origin};
 use super::measure::{DecodingName, Experiment, Measured};
 use super::source::Dtype;
+use super::trim::{Choice, Depth, Sent};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
@@ -32,8 +32,8 @@ Rotated codecs make coordinates nearly Gaussian; the other codecs do not.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct Options {
-    /// Codec: rht or raw, or one of the papers' as figures: rht-paper, sign-magnitude, sq or sd. Theirs have
-    /// two planes: a bit of each coordinate, and the rest.
+    /// Codec: rht or raw, or one of the papers' as figures: rht-paper, sign-magnitude, sq or sd.
+    /// Theirs have two planes: a bit of each coordinate, and the rest.
     #[arg(long, default_value_t = Scheme::Wire(Codec::Rht), value_parser = codec)]
     pub codec: Scheme,
     /// Share of packets to trim, 0 to 1.
@@ -42,12 +42,12 @@ pub(crate) struct Options {
     /// Whole planes left in a trimmed packet; 0 loses the packet.
     #[arg(long, value_name = "B", default_value_t = 1, conflicts_with = "frame")]
     pub planes: u8,
-    /// Trim to frames of this many bytes instead, wherever that falls. Ethernet, IPv4 and UDP headers are
-    /// 42 of them.
+    /// Trim to frames of this many bytes instead, wherever that falls. Ethernet, IPv4 and UDP
+    /// headers are 42 of them.
     #[arg(long, value_name = "BYTES")]
     pub frame: Option<usize>,
-    /// How to choose the packets to trim. `exact` trims share P exactly, for comparison with the closed
-    /// form; `random` is what switches do.
+    /// How to choose the packets to trim. `exact` trims share P exactly, for comparison with the
+    /// closed form; `random` is what switches do.
     #[arg(long, value_enum, default_value_t = Choice::Exact)]
     pub choose: Choice,
     #[command(flatten)]
@@ -64,8 +64,8 @@ pub(crate) struct Options {
     /// Planes of a packet when sent [default: nine of rht's ten for f16 and bf16, otherwise all].
     #[arg(long, value_name = "B")]
     pub sent_planes: Option<u8>,
-    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU of 1500
-    /// bytes with these planes].
+    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU
+    /// of 1500 bytes with these planes].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
     /// Encode this many messages, each with its own coordinates (FILE: the same), signs and trims.
@@ -74,8 +74,8 @@ pub(crate) struct Options {
     /// Seed of everything random: the same seed gives the same figures.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Fail unless the measured error is within this many percent of the closed form (below 1e-12 where
-    /// that is 0).
+    /// Fail unless the measured error is within this many percent of the closed form (below 1e-12
+    /// where that is 0).
     #[arg(long, value_name = "PERCENT")]
     pub within: Option<f64>,
     /// Print JSON.
@@ -83,7 +83,8 @@ pub(crate) struct Options {
     pub json: bool,
 }
 
-/// Coordinates of a message when no flag says so: eight rows, so that 16 messages pin the sign-only error down to 0.1 %.
+/// Coordinates of a message when no flag says so: eight rows, so that 16 messages pin the sign-only
+/// error down to 0.1 %.
 const DEFAULT_COORDINATES: usize = 1 << 18;
 /// Bytes of an IP packet on an Ethernet.
 pub(super) const MTU: usize = 1500;
@@ -117,7 +118,7 @@ struct Report<'a> {
 }
 
 /// Reads a codec's name for clap.
-pub(super) fn codec(name: &str) -> Result<Scheme, UnknownScheme> {
+fn codec(name: &str) -> Result<Scheme, UnknownScheme> {
     name.parse()
 }
 
@@ -163,7 +164,7 @@ pub(super) fn tensors(gradient: Option<&Gradient>, count: usize) -> Vec<Tensor> 
 }
 
 /// Coordinates of packets that fill an Ethernet's frames.
-pub(super) fn per_packet(sent: Sent) -> usize {
+fn per_packet(sent: Sent) -> usize {
     sent.codec.coordinates_per_packet(MTU, sent.planes, false)
 }
 
@@ -272,7 +273,7 @@ impl Options {
 }
 
 fn render(report: &Report) -> String {
-    let cut = match (report.frame_bytes, report.planes) {
+    let trimmed = match (report.frame_bytes, report.planes) {
         (Some(bytes), _) => format!("trimmed to frames of {bytes} bytes"),
         (None, Some(0)) => "lost".to_owned(),
         (None, planes) => format!("trimmed to {} plane(s)", planes.unwrap_or_default()),
@@ -310,7 +311,7 @@ fn render(report: &Report) -> String {
         format!("\n{} is {}: {tensor}, as {}.", report.distribution, file.format, report.dtype)
     });
     format!(
-        "{}\n{} message(s) of {} coordinates in {} row(s), sent with {} planes of {}; {:.2} % of the packets {cut}.{file}\n",
+        "{}\n{} message(s) of {} coordinates in {} row(s), sent with {} planes of {}; {:.2} % of the packets {trimmed}.{file}\n",
         table(&titles, &[row], 3),
         report.messages,
         report.coordinates,

@@ -132,7 +132,7 @@ impl Distribution {
 }
 
 /// Draws from N(0, 1): Box and Muller's two for the price of two.
-pub(crate) fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
+fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(count + 1);
     while values.len() < count {
         // In (0, 1], so that the logarithm is finite.

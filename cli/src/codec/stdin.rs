@@ -10,7 +10,8 @@ pub(crate) fn is(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// All of it. A terminal is refused: nobody types gradients or packets, and a command that waits for them looks hung.
+/// All of it. A terminal is refused: nobody types gradients or packets, and a command that waits
+/// for them looks hung.
 pub(crate) fn read() -> Result<Vec<u8>> {
     let mut stdin = std::io::stdin();
     ensure!(!stdin.is_terminal(), "- reads from a pipe or a file, not from a terminal");

@@ -14,6 +14,7 @@ pub enum Decoding {
     Unbiased,
     /// The centroid itself: biased, the smallest error of a single transfer.
     Mmse,
-    /// f · sign on every cut coordinate with f = ‖V‖² / ‖R(V)‖₁ of the row (the HotNets'24 paper, §3.2); σ · sign without a rotation (§3.1).
+    /// f · sign on every trimmed coordinate with f = ‖V‖² / ‖R(V)‖₁ of the row (the HotNets'24
+    /// paper, §3.2); σ · sign without a rotation (§3.1).
     Paper,
 }

@@ -2,7 +2,7 @@
 //! The code words of one packet back to coordinates.
 
 use super::decoding::Decoding;
-use super::reception::Precision;
+use super::precision::Precision;
 use super::weights::{decodes_by_sign, sigma_is_its_cell};
 use crate::quantise::quantiser::{Expander, Zones, cell_of_sigma};
 use crate::quantise::statistics::Statistics;
@@ -14,7 +14,8 @@ use std::sync::LazyLock;
 /// Magnitudes by the seven bits behind the sign.
 type Magnitudes = [f32; 128];
 
-/// Of two to eight planes in packets with the usual zones, in σ. Bits that are not known do not matter.
+/// Of two to eight planes in packets with the usual zones, in σ. Bits that are not known do not
+/// matter.
 static USUAL: LazyLock<[Magnitudes; 9]> = LazyLock::new(|| {
     let mut all = [[0.0; 128]; 9];
     (2..=8).for_each(|planes| all[usize::from(planes)] = cells_of(&Zones::of(0), planes));
@@ -39,7 +40,7 @@ pub(crate) struct Scales {
     pub(crate) decoding: Decoding,
     /// What normalised coordinates are multiplied by.
     pub(crate) unit: f64,
-    /// The magnitude of cut coordinates where the paper's decoding is asked for.
+    /// The magnitude of trimmed coordinates where the paper's decoding is asked for.
     pub(crate) paper: f64,
 }
 
@@ -86,10 +87,10 @@ impl Values {
         let Statistics { sigma, kappa, peak } = statistics;
         let Scales { decoding, unit, paper } = scales;
         let sigma = f64::from(sigma);
-        let cut = planes < PLANES;
+        let trimmed = planes < PLANES;
         if planes == 0 {
             Self::Zero
-        } else if decoding == Decoding::Paper && cut {
+        } else if decoding == Decoding::Paper && trimmed {
             Self::Signs(paper as f32)
         } else if decodes_by_sign(kappa, planes) {
             Self::Signs((sigma * f64::from(kappa) / 255.0 * unit) as f32)
@@ -98,7 +99,7 @@ impl Values {
             Self::Indices { peak, unit: (sigma * unit) as f32, planes, sigma_is_its_cell }
         } else {
             // Of whole codes, which are rounded ones, nothing is open.
-            Self::Codes { peak, unit: (sigma * unit) as f32, open_bits: if cut { 16 } else { 0 } }
+            Self::Codes { peak, unit: (sigma * unit) as f32, open_bits: if trimmed { 16 } else { 0 } }
         }
     }
 
@@ -145,7 +146,8 @@ impl Values {
     }
 }
 
-/// Decodes code words of the embedded quantiser. In a function of its own, so that its tables stay in registers.
+/// Decodes code words of the embedded quantiser. In a function of its own, so that its tables stay
+/// in registers.
 struct Expand<'a> {
     words: &'a [u32],
     zones: &'a Zones,
@@ -173,7 +175,8 @@ impl Kernel for Expand<'_> {
     }
 }
 
-/// Decodes indices of at most eight planes. In a function of its own, so that its table stays in registers.
+/// Decodes indices of at most eight planes. In a function of its own, so that its table stays in
+/// registers.
 struct Cells<'a> {
     words: &'a [u32],
     magnitudes: &'a Magnitudes,
@@ -189,7 +192,8 @@ impl Kernel for Cells<'_> {
     }
 }
 
-/// Decodes indices of at most four planes. In a function of its own, so that its table stays in a register.
+/// Decodes indices of at most four planes. In a function of its own, so that its table stays in a
+/// register.
 struct LookUp<'a> {
     words: &'a [u32],
     /// By the three bits behind the sign.

@@ -13,12 +13,14 @@ const BLOCKS: usize = CACHE_BLOCK / BLOCK;
 /// A row of the usual length, 2^15.
 type Row = [[[f32; BLOCK]; BLOCKS]; PARTS];
 
-/// Does the levels between the pieces of a row of the usual length, flips the signs back, takes the working scale off and stores or adds, all while the values are in
-/// registers: the row is read once less from the second-level cache, and written once less to it. In a function of its own, where all
-/// distances are constants.
+/// Does the levels between the pieces of a row of the usual length, flips the signs back, takes the
+/// working scale off and stores or adds, all while the values are in registers: the row is read
+/// once less from the second-level cache, and written once less to it. In a function of its own,
+/// where all distances are constants.
 ///
-/// Values come from eight places 16 KiB apart, and go to eight such places. In a first-level cache of 32 KiB with eight ways either eight
-/// fill all the ways there are for them, so the two rows must not lie alike in their pages ([`crate::aligned::AlignedRow::away_from`]).
+/// Values come from eight places 16 KiB apart, and go to eight such places. In a first-level cache
+/// of 32 KiB with eight ways either eight fill all the ways there are for them, so the two rows
+/// must not lie alike in their pages ([`crate::aligned::AlignedRow::away_from`]).
 pub(crate) struct LastLevels<'a, F> {
     values: &'a Row,
     signs: &'a [[u32; BLOCKS]; PARTS],
@@ -29,7 +31,8 @@ pub(crate) struct LastLevels<'a, F> {
 }
 
 impl<'a, F: Format> LastLevels<'a, F> {
-    /// `None` for rows of other lengths. With `stream` what is stored at scale 1 goes past the caches.
+    /// `None` for rows of other lengths. With `stream` what is stored at scale 1 goes past the
+    /// caches.
     pub(crate) fn new(
         values: &'a [f32],
         signs: &'a [u32],

@@ -3,7 +3,8 @@
 
 use crate::wire::{Codec, HEADER_LEN, Header};
 
-/// Where the packets of a row are kept: memory of the caller's choice, such as a GPU's driver reads. Its length never changes.
+/// Where the packets of a row are kept: memory of the caller's choice, such as a GPU's driver
+/// reads. Its length never changes.
 pub trait RowMemory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + std::fmt::Debug {}
 
 impl RowMemory for Vec<u8> {}
@@ -32,14 +33,16 @@ impl Kept {
         self.memory.as_ref().as_ref()
     }
 
-    /// First byte and length of the packet whose coordinates begin at `start` of the row and are the row's packet number `nth`.
+    /// First byte and length of the packet whose coordinates begin at `start` of the row and are
+    /// the row's packet number `nth`.
     pub(crate) fn place(&self, codec: Codec, nth: usize, start: usize, coordinates: usize) -> (usize, usize) {
         // A packet's planes are as long as those of its coordinates apart would be.
         let at = nth * HEADER_LEN + codec.plane_offset(self.planes, start);
         (at, HEADER_LEN + codec.plane_offset(self.planes, coordinates))
     }
 
-    /// A packet's planes, to be written, behind its header, which is: that of the packet whole. Empty where the memory is too short.
+    /// A packet's planes, to be written, behind its header, which is: that of the packet whole.
+    /// Empty where the memory is too short.
     pub(crate) fn body(
         &mut self,
         header: &Header,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is held of one packet.
 
+use super::precision::Precision;
 use super::words::WordsMut;
 use crate::quantise::statistics::Statistics;
 use crate::simd::Isa;
@@ -12,18 +13,11 @@ pub(crate) struct Reception {
     statistics: Statistics,
     /// Coordinates of the packet.
     coordinates: u16,
-    /// Bytes held of each plane, from its beginning, unless all are held whole. Kept per plane, so that the order of arrival does not matter.
+    /// Bytes held of each plane, from its beginning, unless all are held whole. Kept per plane, so
+    /// that the order of arrival does not matter.
     bytes: [u16; MAX_PLANES as usize],
     /// Whole planes held from plane 0 on.
     leading: u8,
-}
-
-/// At what precision a packet is decoded: its first `more` coordinates at `planes + 1` planes, the rest at `planes`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Precision {
-    pub(crate) statistics: Statistics,
-    pub(crate) planes: u8,
-    pub(crate) more: u16,
 }
 
 impl Reception {
@@ -37,8 +31,9 @@ impl Reception {
         self.statistics
     }
 
-    /// Takes in the planes of a body that begins with plane `first`; `words` are the packet's, which mean nothing yet when it is seen for
-    /// the first time. Returns whether anything was not held before.
+    /// Takes in the planes of a body that begins with plane `first`; `words` are the packet's,
+    /// which mean nothing yet when it is seen for the first time. Returns whether anything was not
+    /// held before.
     #[inline]
     pub(crate) fn merge(
         &mut self,
@@ -135,8 +130,9 @@ impl Reception {
         codec.plane_offset(self.leading, self.coordinates.into()) + self.bytes_of(self.leading)
     }
 
-    /// The precision to decode at when no more than `limit` planes may be used, none at 0, and no more than the first `most` bytes of all planes; [`u16::MAX`] is more than a
-    /// packet has. `None` where nothing may be used.
+    /// The precision to decode at when no more than `limit` planes may be used, none at 0, and no
+    /// more than the first `most` bytes of all planes; [`u16::MAX`] is more than a packet has.
+    /// `None` where nothing may be used.
     #[inline]
     pub(crate) fn precision(&self, codec: Codec, limit: u8, most: u16) -> Option<Precision> {
         if limit == 0 {

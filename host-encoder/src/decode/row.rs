@@ -4,7 +4,7 @@
 use super::decoding::Decoding;
 use super::dequantise::{self, Scales};
 use super::finish::{LastLevels, finish};
-use super::reception::Precision;
+use super::precision::Precision;
 use super::weights::RowWeights;
 use super::words::RowWords;
 use crate::element::ValuesMut;
@@ -60,7 +60,7 @@ impl RowDecoder<'_> {
         self.isa.run(Job { decoder: self, words, units, put, values, signs: (signs, second_signs), out });
     }
 
-    /// What the row's packets have to be multiplied by. `None` where all its coordinates are zero: a rotation spreads what rounds to σ = 0 evenly over the row.
+    /// What the row's packets are multiplied by. `None` if all its coordinates are zero.
     pub(crate) fn units(&self) -> Option<Units> {
         let weights = self.weights();
         let largest = weights.largest().filter(|largest| *largest > 0.0)?;
@@ -93,7 +93,7 @@ impl RowDecoder<'_> {
         weights
     }
 
-    /// The signs that the way back needs.
+    /// The signs that the inverse rotation needs.
     fn signs(&self, length: usize, signs: &mut Vec<u32>, second_signs: &mut Vec<u32>) {
         rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
         if self.twice {
@@ -101,7 +101,7 @@ impl RowDecoder<'_> {
         }
     }
 
-    /// What normalised rotated coordinates have to be multiplied by, so that transforms which are not normalised give coordinates.
+    /// Factor that makes up for transforms that are not normalised.
     fn gain(&self, length: usize) -> f64 {
         if self.twice { 1.0 / length as f64 } else { 1.0 / (length as f64).sqrt() }
     }
@@ -139,21 +139,22 @@ impl Kernel for Job<'_> {
     }
 }
 
-/// The way of a row's values back to where they belong, packet by packet from the first one on.
+/// Decodes a row packet by packet, in order, and rotates it back.
 pub(crate) struct InverseRow {
     units: Units,
     twice: bool,
     put: Put,
-    /// How many values are transformed, in pieces.
+    /// Values that are transformed already, in pieces.
     transformed: usize,
-    /// It goes past the caches.
+    /// The output is written past the caches.
     stream: bool,
-    /// Where the row goes in the end.
+    /// Prefetches the output.
     ahead: Ahead,
 }
 
-/// Coordinates of a message from which on nobody finds its first rows in a cache when the last one is decoded: rows are written past the caches then, which need
-/// not read first what they overwrite. (C libraries' memcpy has a limit like this.)
+/// Messages of at least so many coordinates are written past the caches. They do not fit a cache as
+/// a whole, and a write past the caches need not read first what it overwrites. (memcpy in C
+/// libraries has a limit like this.)
 const STREAMED: usize = 1 << 22;
 
 /// Whether rows of a message are written past the caches.
@@ -172,7 +173,7 @@ impl InverseRow {
         layout: &Layout,
         out: &ValuesMut<'_>,
     ) -> Self {
-        // Vectors of whole lines alone can be written without reading what is there.
+        // Only vectors of whole cache lines can be written without reading what is there.
         let whole_lines =
             L::N == 16 && matches!(out, ValuesMut::F32(values) if LastLevels::<f32>::fits(values));
         let stream = whole_lines && streams(put, layout);
@@ -196,7 +197,7 @@ impl InverseRow {
             transform_block(lanes, piece, &mut self.ahead);
             self.transformed += CACHE_BLOCK;
         }
-        // All of it before the last levels, which write.
+        // The output is prefetched completely before the last levels write it.
         self.ahead.lines(place.len().div_ceil(2 * BLOCK));
         match precision {
             Some(precision) => {
@@ -206,7 +207,8 @@ impl InverseRow {
         }
     }
 
-    /// What is left to do when all packets are there; signs are those of the row's first, or only, rotation and those of its second.
+    /// Finishes the row when all packets are decoded. Signs are those of its first rotation and of
+    /// its second, if there was one.
     #[inline(always)]
     pub(crate) fn finish<L: Planes>(
         self,

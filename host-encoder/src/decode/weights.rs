@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The scales of a row that follow from what arrived of it (docs/reference/wire-format.md §8).
 
-use super::reception::Precision;
+use super::precision::Precision;
 use crate::quantise::quantiser;
 use crate::quantise::statistics::Statistics;
 
-/// Largest λ, and f in units of the largest σ. No encoder's packets come near it; headers made up by others must not overflow a row into NaN.
+/// Largest λ, and f in units of the largest σ. No encoder's packets come near it; headers made up
+/// by others must not overflow a row into NaN.
 const LARGEST_SCALE: f64 = (1u64 << 30) as f64;
 
 /// Sums over a row from which the two scales follow.
@@ -23,20 +24,23 @@ pub(crate) struct RowWeights {
     largest: f32,
 }
 
-/// Whether a packet's magnitudes are nearly alike, as those of a lone spike's row are: then σ is nearer to them than the normal distribution's centroids are.
+/// Whether a packet's magnitudes are nearly alike, as those of a lone spike's row are: then σ is
+/// nearer to them than the normal distribution's centroids are.
 #[inline]
 pub(crate) fn is_flat(kappa: u8, planes: u8) -> bool {
     kappa == u8::MAX && (2..8).contains(&planes)
 }
 
-/// Whether cut coordinates of rht are ±κσ: with one plane, and with up to five where magnitudes are nearly alike. (Rows that are rotated once have a q of at least 0.995 then, so
-/// magnitudes are off by 0.0025 σ² at most, which is D_5.)
+/// Whether trimmed coordinates of rht are ±κσ: with one plane, and with up to five where magnitudes
+/// are nearly alike. (Rows that are rotated once have a q of at least 0.995 then, so magnitudes are
+/// off by 0.0025 σ² at most, which is D_5.)
 #[inline]
 pub(crate) fn decodes_by_sign(kappa: u8, planes: u8) -> bool {
     planes == 1 || is_flat(kappa, planes) && planes <= 5
 }
 
-/// Whether σ stands for the magnitudes of the cell that it is in: with six planes, and with seven where no magnitude is far from it.
+/// Whether σ stands for the magnitudes of the cell that it is in: with six planes, and with seven
+/// where no magnitude is far from it.
 #[inline]
 pub(crate) fn sigma_is_its_cell(statistics: Statistics, planes: u8) -> bool {
     is_flat(statistics.kappa, planes) && (planes == 6 || planes == 7 && statistics.peak <= 1)
@@ -84,8 +88,9 @@ impl RowWeights {
         (self.arrived > 0.0).then_some(self.largest)
     }
 
-    /// λ = 1 / (1 − Σ p_b D_b). Packets that arrived are weighed by their energy, which makes the projection on the
-    /// true row exact; a missing one by the mean of the others, since the rotation spreads a row's energy evenly.
+    /// λ = 1 / (1 − Σ p_b D_b). Packets that arrived are weighed by their energy, which makes the
+    /// projection on the true row exact; a missing one by the mean of the others, since the
+    /// rotation spreads a row's energy evenly.
     pub(crate) fn lambda(&self) -> f64 {
         if self.kept > 0.0 {
             (self.energy * self.coordinates / self.arrived / self.kept).min(LARGEST_SCALE)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The code words of a row, joined from planes as its packets arrive.
 //!
-//! Joining is a receiver's share of the work that needs the packet: it is done while the packet is in the cache, and
-//! whoever waits for the last packet finds only the words to be decoded.
+//! Joining is a receiver's share of the work that needs the packet: it is done while the packet is
+//! in the cache, and whoever waits for the last packet finds only the words to be decoded.
 
 use crate::aligned::AlignedRow;
 use crate::scratch::with_scratch;
@@ -10,7 +10,8 @@ use crate::simd::{Isa, Kernel, Planes};
 use crate::wire::{BLOCK, Codec};
 use std::ops::Range;
 
-/// The code words of a row (docs/reference/wire-format.md §4). Bits that are not held are zero, in packets of which anything is held.
+/// The code words of a row (docs/reference/wire-format.md §4). Bits that are not held are zero, in
+/// packets of which anything is held.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowWords {
     words: AlignedRow<u32>,
@@ -20,11 +21,6 @@ impl RowWords {
     /// Makes room for a row of `length` coordinates. What is there means nothing.
     pub(crate) fn prepare(&mut self, length: usize) {
         self.words.of(length);
-    }
-
-    /// Coordinates that it holds without growing.
-    pub(crate) fn room(&self) -> usize {
-        self.words.room()
     }
 
     /// A packet's words.
@@ -51,7 +47,8 @@ impl WordsMut<'_> {
         self.words.fill(0);
     }
 
-    /// Replaces the words by those of a body of rht that begins with plane 0, with zeros for what it lacks.
+    /// Replaces the words by those of a body of rht that begins with plane 0, with zeros for what
+    /// it lacks.
     #[inline]
     pub(crate) fn join(&mut self, isa: Isa, body: &[u8]) {
         let n = self.words.len();

@@ -8,11 +8,12 @@ use std::ops::Range;
 
 /// Rows of this q are rotated twice: of fewer than 256 equal non-zeros, but not of a single one.
 const TWICE: Range<f64> = 1.0 / 256.0..0.995;
-/// How far a q of sums in f32 may be off, with a reserve. Sums of 2^7 values a lane and piece, and of 2^8 pieces, are off by 3·10⁻⁵ at most; what underflows of 2^20 fourth
-/// powers beside one of 2^−120, by 2^−10.
+/// How far q, computed in f32, may be off, with a reserve. Rounding takes 3·10⁻⁵ at most (2^7
+/// values a lane and piece, 2^8 pieces). Underflow of 2^20 fourth powers beside one of 2^−120 takes
+/// 2^−10.
 const MARGIN: f64 = 1.0 / 512.0;
 
-/// Whether a row has to be rotated twice; `row` are its values, of which was seen what there is at the working scale.
+/// Whether a row has to be rotated twice. `seen` are sums over its values at the working scale.
 #[inline(always)]
 pub(super) fn is_concentrated<F: Format>(seen: Seen, row: &[F], scale: RowScale) -> bool {
     let q = f64::from(seen.fourths) / f64::from(seen.squares).powi(2);
@@ -20,7 +21,7 @@ pub(super) fn is_concentrated<F: Format>(seen: Seen, row: &[F], scale: RowScale)
     TWICE.start < q && q < TWICE.end
 }
 
-/// Whether a q of sums in f32 is too near a limit to be believed, or is none.
+/// Whether q, computed in f32, is too near a limit, or not finite.
 #[inline(always)]
 fn needs_exact_q(q: f64) -> bool {
     !q.is_finite() || [TWICE.start, TWICE.end].into_iter().any(|limit| (q / limit - 1.0).abs() < MARGIN)
@@ -93,7 +94,8 @@ mod tests {
 
     #[test]
     fn rows_of_the_smallest_and_largest_ordinary_values_are_judged_by_their_exact_q() {
-        // Of values below 2^−38 the fourth powers are 0 in f32, and of 2^20 of 2^30 their sum is infinite.
+        // Of values below 2^−38 the fourth powers are 0 in f32, and of 2^20 of 2^30 their sum is
+        // infinite.
         for (spike, rest) in
             [(2f32.powi(-30), 2f32.powi(-38)), (2f32.powi(29), 2f32.powi(29)), (2f32.powi(-29), 0.0)]
         {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which rows matter more: importance within a message.
 //!
-//! MLT's `prio_func` (NSDI'24, §4.2) lets a sender order packets by what their loss would cost. After a rotation every
-//! coordinate of a row is as important as any other, so all packets of a row count as much as its energy.
+//! MLT's `prio_func` (NSDI'24, §4.2) lets a sender order packets by what their loss would cost.
+//! After a rotation every coordinate of a row is as important as any other, so all packets of a row
+//! count as much as its energy.
 
-/// Whether a row is important: switches cut and drop the others first (docs/reference/wire-format.md §7). Final when the row is encoded.
+/// Whether a row is important: switches trim and drop the others first
+/// (docs/reference/wire-format.md §7). Final when the row is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Importance {
     /// It is, whatever it holds.
@@ -12,7 +14,8 @@ pub enum Importance {
     Always,
     /// It is not, unless it holds NaN or an infinity.
     Never,
-    /// If its energy per coordinate (mean square of its coordinates, in the gradient's units squared) is at least this.
+    /// If its energy per coordinate (mean square of its coordinates, in the gradient's units
+    /// squared) is at least this.
     AtLeast(f64),
 }
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rotated coordinates of one packet to the planes of their code words.
 //!
-//! A processor looks some hundred instructions ahead, and each coordinate's steps have to wait for each other. So a packet goes through short
-//! loops, whose turns do not wait for one another, instead of one long one: codes, bytes, bit-planes. What lies between them stays in
-//! the first-level cache.
+//! The steps of one coordinate depend on each other, and a processor looks only some hundred
+//! instructions ahead. So a packet goes through three short loops with independent turns instead of
+//! one long one: codes, bytes, bit-planes. Their intermediate results stay in the first-level
+//! cache.
 
 use crate::quantise::quantiser::{Compander, Zones};
 use crate::simd::{Ahead, Kernel, Lanes, Planes};
 use crate::wire::BLOCK;
 
-/// Blocks that are quantised before they are taken apart: a packet of the usual size is done at once.
+/// Blocks of a run: enough for a packet of the usual size.
 const RUN: usize = 16;
 /// Blocks of the longest packet.
 const BLOCKS: usize = 255;
 
-/// What lies between the loops.
+/// Results between the loops.
 #[derive(Debug)]
 pub(crate) struct QuantiseScratch {
     codes: [[u32; BLOCK]; RUN],
@@ -42,7 +43,7 @@ pub(crate) struct Quantise<'a> {
     /// Where later packets go.
     pub(crate) ahead: Ahead,
     pub(crate) room: &'a mut QuantiseScratch,
-    /// Where the code words go, for who wants them as well: as many as values, or none.
+    /// Where the code words go: as many as values, or none.
     pub(crate) words: &'a mut [u32],
 }
 
@@ -83,7 +84,7 @@ impl Kernel for Quantise<'_> {
                 }
             }
             for (i, values) in values.iter().enumerate() {
-                // Planes that nobody wants go nowhere.
+                // Planes that are not sent are dropped.
                 let b = b.get_mut(first + i).unwrap_or(&mut no_b);
                 let c = c.get_mut(first + i).unwrap_or(&mut no_c);
                 ahead.line();
@@ -95,7 +96,7 @@ impl Kernel for Quantise<'_> {
     }
 }
 
-/// The upper bytes of a packet's code words, of `n` coordinates, to its first planes, eight at most.
+/// The upper bytes of `n` code words to the first planes, eight at most.
 #[inline(always)]
 pub(super) fn turn_planes<L: Planes>(
     lanes: L,
@@ -105,11 +106,11 @@ pub(super) fn turn_planes<L: Planes>(
     bits: &mut [u8],
 ) {
     let blocks = n / BLOCK;
-    // Not all of the planes, or not all of a piece, go by way of here.
+    // Room for pieces that are not written directly.
     let (mut pieces, part) = ([0; 8 * BLOCK], planes < 8 || blocks < 8);
     let mut block = 0;
     while block < blocks {
-        // Eight blocks at a time, the last ones together with some that are done already.
+        // Eight blocks at a time. The last ones are done together with some that are done already.
         let first = block.min(blocks.saturating_sub(8));
         let Some(upper) = upper[first..].first_chunk() else { return };
         let (to, at) = if part { (&mut pieces[..], 0) } else { (&mut *bits, 4 * first) };

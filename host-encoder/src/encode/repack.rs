@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Code words back to planes: for rows that are sent on as they came.
+//! Code words back to planes, for rows that are passed on.
 
 use super::packet::{QuantiseScratch, turn_planes};
 use crate::simd::{Kernel, Planes};
@@ -28,7 +28,8 @@ impl Kernel for Repack<'_> {
         let (b, c) = (b.as_chunks_mut::<BLOCK>().0, c.as_chunks_mut::<BLOCK>().0);
         let (mut no_b, mut no_c) = ([0; BLOCK], [0; BLOCK]);
         for (block, words) in words.as_chunks::<BLOCK>().0.iter().enumerate() {
-            // The sign is the uppermost bit, the code the next 23 (docs/reference/wire-format.md §4).
+            // The sign is the uppermost bit, the code the next 23 (docs/reference/wire-format.md
+            // §4).
             let (mut signs, mut codes) = ([0.0; BLOCK], [0; BLOCK]);
             for ((sign, code), word) in signs.iter_mut().zip(&mut codes).zip(words) {
                 (*sign, *code) = (f32::from_bits(word & 1 << 31), word >> 8 & 0x007f_ffff);

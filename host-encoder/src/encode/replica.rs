@@ -1,36 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a receiver of all of a row's packets holds, made of their code words while these are in the first-level cache.
+//! What a receiver of all of a row's packets decodes, computed from their code words while these
+//! are in the first-level cache.
 
-use super::row::{RowError, RowTask, Writer, Written, next_statistics};
-use crate::aligned::AlignedRow;
+use super::task::{RowError, RowTask, Writer, Written, next_statistics};
 use crate::decode::decoding::Decoding;
-use crate::decode::reception::Precision;
+use crate::decode::precision::Precision;
 use crate::decode::row::{InverseRow, Put, RowDecoder};
 use crate::element::ValuesMut;
-use crate::quantise::statistics::{EightStatistics, Statistics};
+use crate::quantise::statistics::EightStatistics;
+use crate::scratch::ReplicaScratch;
 use crate::simd::Planes;
 
-/// What is between a row's packets and what their receiver holds.
-#[derive(Debug, Default)]
-pub(crate) struct ReplicaScratch {
-    /// Of each packet, with what multiplies working values into zone widths.
-    statistics: Vec<(Statistics, f32)>,
-    /// The code words of one packet.
-    words: AlignedRow<u32>,
-}
-
-/// Where what a receiver holds of a row is kept.
+/// Where the receiver's values of a row are kept.
 pub(super) struct Replica<'a> {
     pub(super) own: &'a mut ReplicaScratch,
-    /// Of the row's first, or only, rotation, and of its second.
+    /// Of the row's first rotation, and of its second, if there is one.
     pub(super) signs: (&'a [u32], &'a [u32]),
     /// As long as the row's coordinates.
     pub(super) out: ValuesMut<'a>,
 }
 
 impl Replica<'_> {
-    /// Writes the packets of a rotated row, and to `out` what their receiver decodes without bias. Each packet's values make room for what its receiver makes of them,
-    /// which needs all packets' statistics first: the row has one scale. Working values are `unit` times the values themselves.
+    /// Writes the packets of a rotated row, and to `out` what their receiver decodes without bias.
+    /// The statistics of all packets come first, because the row has one scale. Then each packet's
+    /// values are replaced by the receiver's. Working values are `unit` times the values.
     #[inline(always)]
     pub(super) fn write<L: Planes>(
         self,

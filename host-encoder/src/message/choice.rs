@@ -8,9 +8,9 @@ use crate::wire::Codec;
 /// What a sender chooses for a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RowChoice {
-    /// Planes that are sent, from 1 to all that the codec has: a sender that compresses ahead of time does what a switch does when it cuts.
+    /// Planes that are sent, from 1 to all that the codec has.
     pub planes: u8,
-    /// Whether others are cut first.
+    /// Whether others are trimmed first.
     pub importance: Importance,
 }
 
@@ -21,7 +21,7 @@ impl RowChoice {
     }
 }
 
-/// A row's values, and what else is to be done while they are encoded. Values alone, of any format, are a job, too.
+/// A row's values, and what else is done while they are encoded.
 #[derive(Debug)]
 pub struct RowJob<'a> {
     pub(super) values: Values<'a>,
@@ -35,14 +35,14 @@ impl<'a> RowJob<'a> {
         Self { values: E::values(values), next: E::values(&[]), own: None }
     }
 
-    /// Meanwhile asks the machine for `next`, values that the same thread will encode after these: as many of them as
-    /// this row has. A hint, which changes no packet and shortens the way of a gradient that is in memory, not in a cache. [`super::Encoder::encode`] gives it by itself.
+    /// Prefetches `next`, which the same thread will encode after these values.
+    /// [`super::Encoder::encode`] does so by itself.
     pub fn before<E: Element>(self, next: &'a [E]) -> Self {
         Self { next: E::values(next), ..self }
     }
 
-    /// Writes to `own` (of the row's shape) what a receiver of the uncut packets decodes without bias, bit for bit. So the owner of a sum keeps
-    /// the same bits as everyone whom it sends it to. It costs the way back from code words to coordinates, but no packet is read again.
+    /// Writes to `own` (of the row's shape) what a receiver of the whole packets decodes without
+    /// bias, bit for bit. So the owner of a sum keeps the same bits as its receivers.
     pub fn keeping<E: Element>(self, own: &'a mut [E]) -> Self {
         Self { own: Some(E::values_mut(own)), ..self }
     }
@@ -65,7 +65,8 @@ impl<'a, E: Element> From<&'a Vec<E>> for RowJob<'a> {
 pub struct EncodedRow {
     /// Planes that its packets carry.
     pub planes: u8,
-    /// Its energy per coordinate (mean square, padding included), from which the next step's importance follows; NaN where it is not finite.
+    /// Its energy per coordinate (mean square, padding included), from which the next step's
+    /// importance follows; NaN where it is not finite.
     pub figure: f64,
     /// Whether its packets are marked as important.
     pub important: bool,

@@ -3,7 +3,6 @@
 
 use super::receiver::{OutputError, Receipt, RowReceiver};
 use crate::decode::decoding::Decoding;
-use crate::decode::words::RowWords;
 use crate::element::Element;
 use crate::rotate::Job;
 use crate::simd::{Ahead, Isa};
@@ -17,7 +16,7 @@ pub struct Stats {
     /// Packets of which all planes that are sent are held.
     pub full: usize,
     /// Packets of which a part is held.
-    pub cut: usize,
+    pub trimmed: usize,
     /// Packets of which nothing arrived.
     pub missing: usize,
 }
@@ -26,48 +25,34 @@ pub struct Stats {
 #[derive(Debug, Clone)]
 pub struct Decoder {
     layout: Layout,
-    job: Job,
     envelope: Envelope,
-    codec: Codec,
     parallel: bool,
     rows: Vec<RowReceiver>,
     /// The row of each packet: every one that arrives is looked up.
     row_of: Vec<u32>,
-    /// Words of rows that are decoded, for others to use.
-    spare: Vec<RowWords>,
 }
 
 impl Decoder {
-    /// A decoder for the message that the sender of `envelope` encodes with the default codec in the same layout and job, on
-    /// one thread. Packets of other messages are refused.
+    /// A decoder for the message that the sender of `envelope` encodes with the default codec in
+    /// the same layout and job, on one thread. Packets of other messages are refused.
     pub fn new(layout: Layout, job: Job, envelope: Envelope, decoding: Decoding) -> Self {
         let row_of = (0..layout.rows())
             .flat_map(|row| std::iter::repeat_n(row as u32, layout.row_packets(row).len()))
             .collect();
         let rows =
             (0..layout.rows()).map(|row| RowReceiver::new(&layout, row, job, envelope, decoding)).collect();
-        let spare = Vec::with_capacity(layout.rows());
-        Self { layout, job, envelope, codec: Codec::default(), parallel: false, rows, row_of, spare }
+        Self { layout, envelope, parallel: false, rows, row_of }
     }
 
     /// For messages of another codec. Forgets what was received.
-    pub fn with_codec(mut self, codec: Codec) -> Self {
-        self.codec = codec;
+    pub fn with_codec(self, codec: Codec) -> Self {
         self.each_row(|row| row.with_codec(codec))
     }
 
-    /// For a sender that sends the first `planes` planes only: rows are complete when they hold those. After [`Self::with_codec`].
-    /// Forgets what was received.
+    /// For a sender that sends the first `planes` planes only: rows are complete when they hold
+    /// those. After [`Self::with_codec`]. Forgets what was received.
     pub fn with_planes(self, planes: u8) -> Self {
         self.each_row(|row| row.with_planes(planes))
-    }
-
-    /// For a sender that chooses planes row by row; otherwise as [`Self::with_planes`].
-    pub fn with_row_planes(self, planes: impl Fn(usize) -> u8) -> Self {
-        self.each_row(|row| {
-            let planes = planes(row.row());
-            row.with_planes(planes)
-        })
     }
 
     /// On another instruction set. The result is the same, bit for bit.
@@ -75,7 +60,8 @@ impl Decoder {
         self.each_row(|row| row.with_isa(isa))
     }
 
-    /// For sealed packets (docs/reference/wire-format.md §12). What no right tag vouches for is not believed.
+    /// For sealed packets (docs/reference/wire-format.md §12): planes without a right tag are
+    /// ignored.
     pub fn sealed(self, sealer: &Sealer) -> Self {
         self.each_row(|row| row.sealed(sealer.clone()))
     }
@@ -85,8 +71,7 @@ impl Decoder {
         self
     }
 
-    /// Decodes rows in parallel, on the rayon pool of the caller. The result is the same. (Who wants to receive in parallel, too, gives each thread
-    /// rows of its own: [`Self::into_rows`].)
+    /// Decodes rows in parallel, on the rayon pool of the caller. The result is the same.
     pub fn parallel(self, parallel: bool) -> Self {
         Self { parallel, ..self }
     }
@@ -96,29 +81,9 @@ impl Decoder {
         &self.layout
     }
 
-    /// The message's codec.
-    pub fn codec(&self) -> Codec {
-        self.codec
-    }
-
-    /// What the message was rotated under.
-    pub fn job(&self) -> Job {
-        self.job
-    }
-
     /// Which message is expected.
     pub fn envelope(&self) -> Envelope {
         self.envelope
-    }
-
-    /// The rows, for threads to own.
-    pub fn into_rows(self) -> Vec<RowReceiver> {
-        self.rows
-    }
-
-    /// The rows.
-    pub fn rows(&self) -> &[RowReceiver] {
-        &self.rows
     }
 
     /// Forgets all packets and expects another message of the same kind; keeps the buffers.
@@ -127,28 +92,28 @@ impl Decoder {
         self.rows.iter_mut().for_each(|row| row.reset(envelope));
     }
 
-    /// Asks the machine to bring a payload closer that will be received after one or two others: for receivers that have several at hand which
-    /// nobody touched lately, as in a ring that a network card writes. A hint; nothing else happens.
+    /// Prefetches a payload that will be received after one or two others, as from a ring that a
+    /// network card writes.
     pub fn prefetch(payload: &[u8]) {
         Ahead::new(payload).rest();
     }
 
-    /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
+    /// Takes in the UDP payload of a DATA packet, as long as it arrived. An error changes nothing.
     pub fn receive(&mut self, payload: &[u8]) -> Result<Receipt, PacketError> {
         let view = PacketView::parse(payload)?;
         let index = view.header().index;
         match self.row_of.get(index as usize) {
-            Some(&row) => self.rows[row as usize].open(payload, &view, &mut self.spare),
+            Some(&row) => self.rows[row as usize].receive_parsed(payload, &view),
             None => Err(PacketError::Index { index, packets: self.row_of.len() as u32 }),
         }
     }
 
-    /// Whole planes held of a packet: 0 when nothing, or nothing but its header, arrived.
+    /// Whole planes held of a packet.
     pub fn coverage(&self, index: usize) -> u8 {
         self.row(index).map_or(0, |row| row.coverage(index))
     }
 
-    /// Whether anything, if only its header, arrived of a packet.
+    /// Whether a packet arrived, if only its header.
     pub fn arrived(&self, index: usize) -> bool {
         self.row(index).is_some_and(|row| row.arrived(index))
     }
@@ -157,7 +122,8 @@ impl Decoder {
         self.rows.get(*self.row_of.get(index)? as usize)
     }
 
-    /// Decodes a packet as if no more than `planes` planes of it had arrived, none at 0 (replica-consistent decoding).
+    /// Decodes a packet as if no more than `planes` planes of it had arrived, none at 0
+    /// (replica-consistent decoding).
     pub fn limit(&mut self, index: usize, planes: u8) {
         if let Some(row) = self.row_of.get(index) {
             self.rows[*row as usize].limit(index, planes);
@@ -167,41 +133,21 @@ impl Decoder {
     /// How the packets fared.
     pub fn stats(&self) -> Stats {
         self.rows.iter().fold(Stats::default(), |stats, row| {
-            let [full, cut, missing] = row.counts();
-            Stats { full: stats.full + full, cut: stats.cut + cut, missing: stats.missing + missing }
+            let [full, trimmed, missing] = row.counts();
+            Stats {
+                full: stats.full + full,
+                trimmed: stats.trimmed + trimmed,
+                missing: stats.missing + missing,
+            }
         })
     }
 
-    /// Decodes a complete row ([`Receipt::completed`]) into `out` (shape: `layout.row_coordinates(row)`) while it is in the cache, and makes
-    /// room for others. Returns whether it did: not where packets of the row are missing or cut, or where it was taken before.
-    /// [`Self::decode_into`] leaves rows alone that were taken. Fastest where an `out` of f32 begins at a cache line.
-    pub fn decode_row_into<E: Element>(&mut self, row: usize, out: &mut [E]) -> Result<bool, OutputError> {
-        self.take_row(row, out, RowReceiver::decode_into)
-    }
-
-    /// Decodes a complete row and adds it to `out`; otherwise as [`Self::decode_row_into`].
-    pub fn add_row_into<E: Element>(&mut self, row: usize, out: &mut [E]) -> Result<bool, OutputError> {
-        self.take_row(row, out, RowReceiver::add_into)
-    }
-
-    fn take_row<E: Element>(
-        &mut self,
-        row: usize,
-        out: &mut [E],
-        put: impl FnOnce(&RowReceiver, &mut [E]) -> Result<(), OutputError>,
-    ) -> Result<bool, OutputError> {
-        let Some(row) = self.rows.get_mut(row).filter(|row| row.is_complete()) else { return Ok(false) };
-        put(row, out)?;
-        self.spare.extend(row.take());
-        Ok(true)
-    }
-
-    /// Decodes into `out` (shape: `layout.coordinates()`), but for rows that were taken already.
+    /// Decodes into `out` (shape: `layout.coordinates()`).
     pub fn decode_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
         self.put(out, RowReceiver::decode_into)
     }
 
-    /// Decodes and adds to `out`, as a reducer does; shapes and rows as in [`Self::decode_into`].
+    /// Decodes and adds to `out`, as a reducer does.
     pub fn add_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
         self.put(out, RowReceiver::add_into)
     }
@@ -216,13 +162,12 @@ impl Decoder {
             return Err(OutputError { got: out.len(), expected });
         }
         let mut rest = out;
-        let rows = self.rows.iter().map(|row| {
+        let mut rows = self.rows.iter().map(|row| {
             let (out, tail) =
                 std::mem::take(&mut rest).split_at_mut(self.layout.row_coordinates(row.row()).len());
             rest = tail;
             (row, out)
         });
-        let mut rows = rows.filter(|(row, _)| !row.is_taken());
         if self.parallel {
             let rows: Vec<_> = rows.collect();
             rows.into_par_iter().with_max_len(1).try_for_each(|(row, out)| put(row, out))

@@ -5,7 +5,7 @@ use super::choice::{EncodedRow, RowChoice, RowJob};
 use super::message::{Message, Shape};
 use super::sealing::seal_row;
 use crate::element::{Element, Values, ValuesMut};
-use crate::encode::row::{RowError, RowTask, Written};
+use crate::encode::task::{RowError, RowTask, Written};
 use crate::raw;
 use crate::rotate::Job;
 use crate::scratch::{Scratch, with_scratch};
@@ -14,7 +14,8 @@ use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, Kind, Layout, Prefix};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
-/// Why a row or a gradient cannot be encoded. The message is left empty; a buffer of the caller's holds nothing of use.
+/// Why a row or a gradient cannot be encoded. The message is left empty; a buffer of the caller's
+/// holds nothing of use.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -78,8 +79,9 @@ pub enum EncodeError {
 
 /// Encodes the messages of one layout, row by row.
 ///
-/// A row's packets are final when it is encoded, so that they can leave while later rows are still being rotated. Rows do not depend on each other: any thread may encode any
-/// of them ([`Self::encode_row`]); [`Self::encode`] is a loop over all.
+/// A row's packets are final when it is encoded, so that they can leave while later rows are still
+/// being rotated. Rows do not depend on each other: any thread may encode any of them
+/// ([`Self::encode_row`]); [`Self::encode`] is a loop over all.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     layout: Layout,
@@ -109,13 +111,15 @@ impl Encoder {
         Self { isa, ..self }
     }
 
-    /// Refuses gradients with NaN or an infinity. Otherwise their rows are sent flagged and decode to NaN on every rank,
-    /// as they would come out of an exact all-reduce; gradient scalers of mixed-precision training rely on that.
+    /// Refuses gradients with NaN or an infinity. Otherwise their rows are sent flagged and decode
+    /// to NaN on every rank, as they would come out of an exact all-reduce; gradient scalers of
+    /// mixed-precision training rely on that.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// Works on a message's rows in parallel, on the rayon pool of the caller. The packets are the same.
+    /// Works on a message's rows in parallel, on the rayon pool of the caller. The packets are the
+    /// same.
     pub fn parallel(self, parallel: bool) -> Self {
         Self { parallel, ..self }
     }
@@ -125,8 +129,9 @@ impl Encoder {
         Self { sealer: Some(sealer), ..self }
     }
 
-    /// Rotates under the keys of another envelope than the packets': of a message that is passed on, and whose rows are encoded anew where they came damaged.
-    /// Receivers have to know ([`super::RowReceiver::with_origin`]).
+    /// Rotates under the keys of another envelope than the packets': of a message that is passed
+    /// on, and whose rows are encoded anew where they came damaged. Receivers have to know
+    /// ([`super::RowReceiver::with_origin`]).
     pub fn with_origin(self, origin: Envelope) -> Self {
         Self { origin: Some(origin), ..self }
     }
@@ -141,8 +146,10 @@ impl Encoder {
         self.layout.row_len(self.codec, row, planes, self.sealer.is_some())
     }
 
-    /// Encodes a row into `packets`, [`Self::row_len`] bytes long: one packet behind the other, each [`Codec::packet_len`] of its coordinates long ([`Layout::row_places`]).
-    /// The job is the row's values (of shape `layout.row_coordinates(row)`), or a [`RowJob`], which says what else is to be done on the way.
+    /// Encodes a row into `packets`, [`Self::row_len`] bytes long: one packet behind the other,
+    /// each [`Codec::packet_len`] of its coordinates long ([`Layout::row_places`]). The job is the
+    /// row's values (of shape `layout.row_coordinates(row)`), or a [`RowJob`], which says what else
+    /// is to be done on the way.
     pub fn encode_row<'a>(
         &self,
         row: usize,
@@ -161,7 +168,8 @@ impl Encoder {
         self.row(row, job, envelope, choice, packets)
     }
 
-    /// Writes a row's packets that were encoded elsewhere, `bare` of tags, as [`Self::encode_row`] writes them: sealed where this encoder seals.
+    /// Writes a row's packets that were encoded elsewhere, `bare` of tags, as [`Self::encode_row`]
+    /// writes them: sealed where this encoder seals.
     pub fn seal_row(
         &self,
         row: usize,
@@ -184,8 +192,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Encodes `gradient` (shape: `layout.coordinates()`) into `out`, whose former content is replaced: the first `planes` planes of
-    /// each packet, all rows as important as each other.
+    /// Encodes `gradient` (shape: `layout.coordinates()`) into `out`, whose former content is
+    /// replaced: the first `planes` planes of each packet, all rows as important as each other.
     pub fn encode<E: Element>(
         &self,
         gradient: &[E],
@@ -197,7 +205,8 @@ impl Encoder {
         self.encode_with(gradient, envelope, |_| choice, out)
     }
 
-    /// Encodes a gradient with a choice for each row ([`super::RowFigures`] makes the usual one), otherwise as [`Self::encode`].
+    /// Encodes a gradient with a choice for each row ([`super::RowFigures`] makes the usual one),
+    /// otherwise as [`Self::encode`].
     pub fn encode_with<E: Element>(
         &self,
         gradient: &[E],

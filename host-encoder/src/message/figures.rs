@@ -4,8 +4,10 @@
 use super::message::Message;
 use crate::encode::importance::Importance;
 
-/// What the rows of some tensors were worth one step ago, from which the next step's importance follows: a row is important if its energy per coordinate is at least
-/// the upper median of the last step's. Kept by whoever encodes the same tensors step by step; before the first step all rows are important.
+/// What the rows of some tensors were worth one step ago, from which the next step's importance
+/// follows: a row is important if its energy per coordinate is at least the upper median of the
+/// last step's. Kept by whoever encodes the same tensors step by step; before the first step all
+/// rows are important.
 ///
 /// ```
 /// # use trimwire_encoder::*;
@@ -36,8 +38,8 @@ impl RowFigures {
         self.learn_from(message.rows().iter().map(|row| row.figure));
     }
 
-    /// Takes a step's figures, in any order ([`crate::EncodedRow::figure`]). Rows that are not finite do not count; of a step of none but such
-    /// nothing is learnt.
+    /// Takes a step's figures, in any order ([`crate::EncodedRow::figure`]). Rows that are not
+    /// finite do not count; of a step of none but such nothing is learnt.
     pub fn learn_from(&mut self, figures: impl IntoIterator<Item = f64>) {
         self.figures.clear();
         self.figures.extend(figures.into_iter().filter(|figure| figure.is_finite()));
@@ -48,8 +50,9 @@ impl RowFigures {
     }
 }
 
-/// The class of layer `layer` (0 = the front, which the next step needs first) among `layers`: ⌊layer · classes / layers⌋
-/// (MLT §4.2.2). `classes` is at most 8, the header's three bits; layers beyond the last count as the last.
+/// The class of layer `layer` (0 = the front, which the next step needs first) among `layers`:
+/// ⌊layer · classes / layers⌋ (MLT §4.2.2). `classes` is at most 8, the header's three bits; layers
+/// beyond the last count as the last.
 pub fn layer_class(layer: usize, layers: usize, classes: u8) -> u8 {
     let classes = usize::from(classes.clamp(1, 8));
     let layer = layer.min(layers.saturating_sub(1));

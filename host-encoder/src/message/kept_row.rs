@@ -6,13 +6,16 @@ use crate::decode::kept::{Kept, RowMemory};
 use crate::wire::HEADER_LEN;
 
 impl RowReceiver {
-    /// Keeps packets as bytes in `memory`, for somebody else to decode ([`Self::kept`]), instead of making code words of them as they arrive: each where it is when all packets are there with so
-    /// many planes and no tags, one behind the other ([`Layout::row_len`]), repairs joined. What does not fit in is not received. Decoding here works, and joins them first.
+    /// Keeps packets as bytes in `memory`, for a GPU to decode ([`Self::kept`]), instead of making
+    /// code words of them as they arrive. Each has its place in a row of whole packets with so many
+    /// planes and no tags ([`Layout::row_len`]); repairs are joined. What does not fit is not
+    /// received. Decoding on the host works, too, and joins them first.
     pub fn keeping(self, memory: Box<dyn RowMemory>, planes: u8) -> Self {
         Self { kept: Some(Kept::new(memory, planes.clamp(1, self.codec.planes()))), ..self }
     }
 
-    /// What is kept of the row's packets ([`Self::keeping`]): the memory's bytes, and how many of each packet count, header included, from its first byte on; 0: it is lost. `None` where code words are made of them.
+    /// What is kept of the row's packets ([`Self::keeping`]): the memory's bytes, and how many of
+    /// each packet count, header included (0: it is lost). `None` without such memory.
     pub fn kept(&self) -> Option<(&[u8], Vec<usize>)> {
         let kept = self.kept.as_ref()?;
         let length = |(nth, packet): (usize, &Packet)| {
@@ -40,7 +43,7 @@ impl RowReceiver {
             let n = (packet.end - packet.start) as usize;
             let (at, _) = kept.place(self.codec, nth, packet.start as usize, n);
             let end = at + HEADER_LEN + reception.prefix(self.codec);
-            // None is refused: they have been received before.
+            // No packet is refused: all have been received before.
             let _ = kept.bytes().get(at..end).map(|bytes| joined.receive(bytes));
             if let Some(joined) = joined.packets.get_mut(nth) {
                 (joined.limit, joined.most) = (packet.limit, packet.most);

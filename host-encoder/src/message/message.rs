@@ -7,7 +7,8 @@ use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Header, HeaderMask, Layout, repair};
 use std::ops::Range;
 
-/// The packets of one message, as they go on the wire. Reuse it: a second encoding of the same size does not allocate.
+/// The packets of one message, as they go on the wire. Reuse it: a second encoding of the same size
+/// does not allocate.
 #[derive(Debug, Clone, Default)]
 pub struct Message {
     /// What was encoded; `None` before the first encoding.
@@ -55,7 +56,8 @@ impl Message {
         if self.shape.is_some() { &self.rows } else { &[] }
     }
 
-    /// Most planes that a packet carries, from 1 to the codec's number; 0 before the first encoding.
+    /// Most planes that a packet carries, from 1 to the codec's number; 0 before the first
+    /// encoding.
     pub fn planes(&self) -> u8 {
         self.rows().iter().map(|row| row.planes).max().unwrap_or(0)
     }
@@ -87,12 +89,14 @@ impl Message {
         Header::parse(self.packet(index)).ok()
     }
 
-    /// Whether a packet is important: switches cut and drop the others first (docs/reference/wire-format.md §7).
+    /// Whether a packet is important: switches trim and drop the others first
+    /// (docs/reference/wire-format.md §7).
     pub fn importance(&self, index: usize) -> bool {
         self.header(index).is_some_and(|header| header.prefix.important)
     }
 
-    /// A packet that carries just `planes` of packet `index`, sealed where the message is; `None` when the message does not hold any of them.
+    /// A packet that carries just `planes` of packet `index`, sealed where the message is; `None`
+    /// when the message does not hold any of them.
     pub fn repair(&self, index: usize, planes: Range<u8>) -> Option<Vec<u8>> {
         if let Some(Shape { layout, sealer: Some(sealer), .. }) = &self.shape {
             let sent = self.rows.get(layout.packet_row(index))?.planes;

@@ -4,7 +4,8 @@
 use super::sealing::with_believed;
 use crate::decode::decoding::Decoding;
 use crate::decode::kept::Kept;
-use crate::decode::reception::{Precision, Reception};
+use crate::decode::precision::Precision;
+use crate::decode::reception::Reception;
 use crate::decode::row::{Put, RowDecoder};
 use crate::decode::words::RowWords;
 use crate::element::{Element, ValuesMut};
@@ -42,8 +43,9 @@ pub struct OutputError {
     pub expected: usize,
 }
 
-/// Collects the packets of one row and decodes it. Rows do not depend on each other: any thread may own one, and keep it for the rows of later messages
-/// ([`Self::reset`]). [`super::Decoder`] is one for each row of a message.
+/// Collects the packets of one row and decodes it. Rows do not depend on each other, so any thread
+/// may own one and reuse it for later messages ([`Self::reset`]). [`super::Decoder`] has one for
+/// each row of a message.
 ///
 /// ```
 /// # use trimwire_encoder::*;
@@ -77,7 +79,7 @@ pub struct RowReceiver {
     pub(super) row: usize,
     pub(super) job: Job,
     pub(super) envelope: Envelope,
-    /// Whose keys it was rotated under, where that is not who sends it.
+    /// Whose keys it was rotated under, if not the sender's.
     pub(super) origin: Option<Envelope>,
     pub(super) codec: Codec,
     pub(super) decoding: Decoding,
@@ -90,7 +92,7 @@ pub struct RowReceiver {
     pub(super) packets: Vec<Packet>,
     /// Its packets' words, from the first packet on.
     pub(super) words: Option<RowWords>,
-    /// Its packets' bytes instead, where somebody else decodes them.
+    /// Its packets' bytes instead, if a GPU decodes them.
     pub(super) kept: Option<Kept>,
     /// Whether the row was rotated twice: its first packet says it.
     pub(super) twice: Option<bool>,
@@ -98,8 +100,6 @@ pub struct RowReceiver {
     pub(super) important: bool,
     /// How many of its packets are not complete.
     pub(super) missing: usize,
-    /// It was decoded, and its words are gone.
-    pub(super) taken: bool,
 }
 
 /// A packet of the row.
@@ -116,8 +116,8 @@ pub(super) struct Packet {
 }
 
 impl RowReceiver {
-    /// A receiver for row `row` of the message that the sender of `envelope` encodes with the default codec in the same layout and job. Panics unless
-    /// `row < layout.rows()`.
+    /// A receiver for row `row` of the message that the sender of `envelope` encodes with the
+    /// default codec in the same layout and job. Panics unless `row < layout.rows()`.
     pub fn new(layout: &Layout, row: usize, job: Job, envelope: Envelope, decoding: Decoding) -> Self {
         let packet = |(_, place): (usize, Range<usize>)| Packet {
             start: place.start as u32,
@@ -145,7 +145,6 @@ impl RowReceiver {
             kept: None,
             twice: None,
             important: false,
-            taken: false,
         }
     }
 
@@ -155,8 +154,8 @@ impl RowReceiver {
         self.with_planes(codec.planes())
     }
 
-    /// For a sender that sends the first `planes` planes only: the row is complete when it holds those. After [`Self::with_codec`].
-    /// Forgets what was received.
+    /// For a sender that sends the first `planes` planes only: the row is complete when it holds
+    /// those. After [`Self::with_codec`]. Forgets what was received.
     pub fn with_planes(mut self, planes: u8) -> Self {
         self.planes = planes.clamp(1, self.codec.planes());
         self.reset(self.envelope);
@@ -168,7 +167,8 @@ impl RowReceiver {
         Self { isa, ..self }
     }
 
-    /// For sealed packets (docs/reference/wire-format.md §12). What no right tag vouches for is not believed.
+    /// For sealed packets (docs/reference/wire-format.md §12): planes without a right tag are
+    /// ignored.
     pub fn sealed(self, sealer: Sealer) -> Self {
         Self { sealer: Some(sealer), ..self }
     }
@@ -184,12 +184,12 @@ impl RowReceiver {
         for packet in &mut self.packets {
             (packet.reception, packet.limit, packet.most) = (None, u8::MAX, Some(u16::MAX));
         }
-        (self.twice, self.missing, self.taken) = (None, self.packets.len(), false);
+        (self.twice, self.missing) = (None, self.packets.len());
         self.important = false;
     }
 
-    /// Takes over the memory of a receiver that is not needed any more, of whatever row: the largest part of what a receiver needs is the row's code words, four bytes a
-    /// coordinate. To be called before anything is received.
+    /// Takes over the code words' memory, four bytes a coordinate, of a receiver that is not needed
+    /// any more. To be called before anything is received.
     pub fn reusing(mut self, spent: Self) -> Self {
         if self.words.is_none() && self.kept.is_none() {
             self.words = spent.words;
@@ -226,7 +226,7 @@ impl RowReceiver {
         self.planes
     }
 
-    /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
+    /// Takes in the UDP payload of a DATA packet, as long as it arrived. An error changes nothing.
     pub fn receive(&mut self, payload: &[u8]) -> Result<Receipt, PacketError> {
         self.receive_parsed(payload, &PacketView::parse(payload)?)
     }
@@ -237,28 +237,15 @@ impl RowReceiver {
         payload: &[u8],
         packet: &PacketView<'_>,
     ) -> Result<Receipt, PacketError> {
-        self.open(payload, packet, &mut Vec::new())
-    }
-
-    /// Takes in what may be believed of a packet; words come from `spare`, if there are any.
-    #[inline]
-    pub(super) fn open(
-        &mut self,
-        payload: &[u8],
-        view: &PacketView<'_>,
-        spare: &mut Vec<RowWords>,
-    ) -> Result<Receipt, PacketError> {
-        // A clone of sixteen bytes, so that the believed bytes may be lent to the row.
-        let Some(sealer) = self.sealer.clone() else { return self.take_in(view, spare) };
-        let header = view.header();
-        with_believed(&sealer, header, self.planes, payload, |body| {
-            self.take_in(&view.with_body(body), spare)
-        })
-        .unwrap_or(Err(PacketError::Unsealed(header.index)))
+        // A clone of sixteen bytes, because `take_in` borrows the receiver.
+        let Some(sealer) = self.sealer.clone() else { return self.take_in(packet) };
+        let header = packet.header();
+        with_believed(&sealer, header, self.planes, payload, |body| self.take_in(&packet.with_body(body)))
+            .unwrap_or(Err(PacketError::Unsealed(header.index)))
     }
 
     #[inline]
-    fn take_in(&mut self, view: &PacketView<'_>, spare: &mut Vec<RowWords>) -> Result<Receipt, PacketError> {
+    fn take_in(&mut self, view: &PacketView<'_>) -> Result<Receipt, PacketError> {
         let (header, codec) = (view.header(), self.codec);
         let index = header.index as usize;
         let nth = self.check(view)?;
@@ -276,7 +263,7 @@ impl RowReceiver {
         let planes_before = reception.leading();
         let mut receipt =
             Receipt { index, planes_before, planes_now: planes_before, duplicate: true, completed: None };
-        if self.taken || planes_before >= codec.planes() {
+        if planes_before >= codec.planes() {
             return Ok(receipt);
         }
         let gained = if let Some(kept) = &mut self.kept {
@@ -285,12 +272,8 @@ impl RowReceiver {
         } else {
             let words = self.words.get_or_insert_with(|| {
                 let length = self.layout.row_range(self.row).len();
-                // No more than the row needs: a message may have thousands of short ones.
-                let fits = spare.iter().rposition(|words| words.room() >= length);
-                let mut words = match fits {
-                    Some(at) => spare.swap_remove(at),
-                    None => spare.pop().unwrap_or_default(),
-                };
+                // No longer than the row: a message may have thousands of short ones.
+                let mut words = RowWords::default();
                 words.prepare(length);
                 words
             });
@@ -334,17 +317,17 @@ impl RowReceiver {
         Ok(nth)
     }
 
-    /// Whether all planes that are sent of all packets are held, and the row was not taken.
+    /// Whether all planes that are sent of all packets are held.
     pub fn is_complete(&self) -> bool {
-        self.missing == 0 && !self.taken
+        self.missing == 0
     }
 
-    /// Whole planes held of a packet of the message: 0 when nothing, or nothing but its header, arrived, or it is not of this row.
+    /// Whole planes held of a packet of the message; 0 if it is not of this row.
     pub fn coverage(&self, index: usize) -> u8 {
         self.reception(index).map_or(0, Reception::leading)
     }
 
-    /// Whether anything, if only its header, arrived of a packet of the message.
+    /// Whether a packet of the message arrived, if only its header.
     pub fn arrived(&self, index: usize) -> bool {
         self.reception(index).is_some()
     }
@@ -353,34 +336,38 @@ impl RowReceiver {
         self.packets.get(index.wrapping_sub(self.first))?.reception.as_ref()
     }
 
-    /// Bytes of planes that a packet of the message is decoded from: those that arrived, from the first plane on without a gap, as far as [`Self::cut_to`] lets them count. Neither
-    /// header nor tags. `Some(0)`: its header arrived. `None`: nothing did, or it is not of this row.
+    /// Bytes of planes that a packet is decoded from, without header and tags: those that arrived
+    /// without a gap from plane 0 on, at most what [`Self::trim_to`] allows. `None`: it is lost, or
+    /// not of this row.
     pub fn held(&self, index: usize) -> Option<usize> {
         let packet = self.packets.get(index.wrapping_sub(self.first))?;
         Some(packet.reception.as_ref()?.prefix(self.codec).min(packet.most?.into()))
     }
 
-    /// Decodes a packet as if no more than the first `held` bytes of its planes had arrived; `None`: as if it were lost. What [`Self::held`] said of a packet gives, of the same packet whole,
-    /// the same bits.
-    pub fn cut_to(&mut self, index: usize, held: Option<usize>) {
+    /// Decodes a packet as if only the first `held` bytes of its planes had arrived (`None`: as if
+    /// it were lost). A whole packet, trimmed to what [`Self::held`] said, decodes to the same
+    /// bits.
+    pub fn trim_to(&mut self, index: usize, held: Option<usize>) {
         if let Some(packet) = self.packets.get_mut(index.wrapping_sub(self.first)) {
             packet.most = held.map(|bytes| bytes.min(u16::MAX.into()) as u16);
         }
     }
 
-    /// Decodes a packet as if no more than `planes` planes of it had arrived, none at 0 (replica-consistent decoding).
+    /// Decodes a packet as if no more than `planes` planes of it had arrived, none at 0
+    /// (replica-consistent decoding).
     pub fn limit(&mut self, index: usize, planes: u8) {
         if let Some(packet) = self.packets.get_mut(index.wrapping_sub(self.first)) {
             packet.limit = planes;
         }
     }
 
-    /// Decodes what there is into `out` (shape: the row's coordinates, without padding). Fastest where an `out` of f32 begins at a cache line.
+    /// Decodes what arrived into `out` (shape: the row's coordinates, without padding). Fastest if
+    /// an `out` of f32 begins at a cache line.
     pub fn decode_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
         self.put(Put::Store, E::values_mut(out))
     }
 
-    /// Decodes what there is and adds it to `out`, as a reducer does; otherwise as [`Self::decode_into`].
+    /// Decodes what arrived and adds it to `out`, as a reducer does.
     pub fn add_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
         self.put(Put::Add, E::values_mut(out))
     }
@@ -421,17 +408,6 @@ impl RowReceiver {
     fn precision(&self, nth: usize) -> Option<Precision> {
         let packet = self.packets.get(nth)?;
         packet.reception.as_ref()?.precision(self.codec, packet.limit, packet.most?)
-    }
-
-    /// The row was decoded for good: gives its words back.
-    pub(super) fn take(&mut self) -> Option<RowWords> {
-        self.taken = true;
-        self.words.take()
-    }
-
-    /// Whether the row was decoded for good.
-    pub(super) fn is_taken(&self) -> bool {
-        self.taken
     }
 
     /// Packets that are held whole, in part, and not at all.

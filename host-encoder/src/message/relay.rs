@@ -11,9 +11,10 @@ use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, HEADER_LEN, Header, Kind, Prefix};
 
 impl RowReceiver {
-    /// Writes the row's packets anew as the sender of `to` sends them on: the same planes of the same code words, so that who receives those decodes
-    /// ([`Self::with_origin`]) the same bits. `packets` is as long as [`super::Encoder::encode_row`]'s with the same layout, planes and sealer.
-    /// `None`, and nothing of use in `packets`, where not all planes that are sent of all packets are held, the buffer has another length, or the codec is a baseline.
+    /// Writes the row's packets anew for the sender of `to`, who passes them on. Code words stay
+    /// the same, so their receiver ([`Self::with_origin`]) decodes the same bits. `packets` is as
+    /// long as [`super::Encoder::encode_row`]'s with the same layout, planes and sealer. `None` if
+    /// the row is not complete, the buffer has another length, or the codec is not rht.
     pub fn repack(&self, to: Envelope, sealer: Option<&Sealer>, packets: &mut [u8]) -> Option<EncodedRow> {
         let (row, codec, planes) = (self.row, self.codec, self.planes);
         let length = |sealed| self.layout.row_len(codec, row, planes, sealed);

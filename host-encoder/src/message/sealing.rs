@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets with tags between their planes (docs/reference/wire-format.md §12), and without.
 //!
-//! Whoever works on planes sees packets without tags: they are spread out when they are sealed, and put together again when they are believed.
+//! Whoever works on planes sees packets without tags: they are spread out when they are sealed, and
+//! put together again when they are believed.
 
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, HEADER_LEN, Header, Layout, TAG_LEN};
@@ -27,7 +28,8 @@ impl Part {
         Self { bits, tags: tagged.planes().len() }
     }
 
-    /// Where pieces between tags end in a packet of `n` coordinates without tags; as many as there are tags.
+    /// Where pieces between tags end in a packet of `n` coordinates without tags; as many as there
+    /// are tags.
     fn ends(&self, n: usize) -> [usize; 3] {
         self.bits.map(|bits| HEADER_LEN + bits * (n / 8))
     }
@@ -45,8 +47,9 @@ impl Part {
         places
     }
 
-    /// Moves a packet of `n` coordinates without tags, which begins at byte `at` of `buffer`, to its front, with room for tags. There have to be
-    /// as many bytes in front of it as the tags take.
+    /// Moves a packet of `n` coordinates without tags, which begins at byte `at` of `buffer`, to
+    /// its front, with room for tags. There have to be as many bytes in front of it as the tags
+    /// take.
     fn spread(&self, n: usize, buffer: &mut [u8], at: usize) {
         let mut from = 0;
         for (nth, end) in self.ends(n)[..self.tags].iter().enumerate() {
@@ -55,7 +58,8 @@ impl Part {
         }
     }
 
-    /// Copies the planes that may be believed of a packet that arrived to `body`. Returns whether any may.
+    /// Copies the planes that may be believed of a packet that arrived to `body`. Returns whether
+    /// any may.
     fn unseal(&self, sealer: &Sealer, n: usize, payload: &[u8], body: &mut Vec<u8>) -> bool {
         let places = self.places(n);
         let believed = sealer.believed(payload, &places[..self.tags]);
@@ -68,7 +72,8 @@ impl Part {
     }
 }
 
-/// Seals a row's packets where they lie: one behind the other without tags, at the end of `packets`, which they fill with tags.
+/// Seals a row's packets where they lie: one behind the other without tags, at the end of
+/// `packets`, which they fill with tags.
 pub(super) fn seal_row(
     sealer: &Sealer,
     layout: &Layout,
@@ -98,10 +103,12 @@ thread_local! {
     static BODY: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Lends `work` the planes of a sealed packet that may be believed; `None` where that is none. `planes` are those that are sent.
+/// Lends `work` the planes of a sealed packet that may be believed; `None` where that is none.
+/// `planes` are those that are sent.
 ///
-/// A packet does not say how many planes it had when it was sent. Usually that is what is sent, or, of a repair, what its length tells;
-/// if the tag that would be last then is wrong, the packet was cut to such a length by chance.
+/// A packet does not say how many planes it had when it was sent. Usually that is what is sent, or,
+/// of a repair, what its length tells; if the tag that would be last then is wrong, the packet was
+/// trimmed to such a length by chance.
 pub(super) fn with_believed<T>(
     sealer: &Sealer,
     header: &Header,

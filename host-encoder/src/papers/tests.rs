@@ -86,7 +86,8 @@ fn whole_rows_are_exact_and_lost_ones_are_zero() {
 
 #[test]
 fn dithered_heads_are_unbiased_coordinate_by_coordinate() {
-    // Within ±2.5 σ the expectation over dithers is the coordinate itself; five standard errors of the mean bound the worst.
+    // Within ±2.5 σ the expectation over dithers is the coordinate itself; five standard errors of
+    // the mean bound the worst.
     let gradient: Vec<f32> = (0..512).map(|i| (i as f32 / 255.5 - 1.0) * 1.4).collect();
     let rounds = 4_000;
     for codec in [PaperCodec::StochasticQuantisation, PaperCodec::SubtractiveDithering] {
@@ -95,7 +96,8 @@ fn dithered_heads_are_unbiased_coordinate_by_coordinate() {
             let out = decoded(codec, Decoding::Unbiased, seed, &gradient, |_| HEADER_LEN + 256 / 8);
             mean.iter_mut().zip(out).for_each(|(m, v)| *m += f64::from(v) / rounds as f64);
         }
-        // L is at most 2.5 · 1.22 for these packets, and no head errs by more than a standard deviation of L.
+        // L is at most 2.5 · 1.22 for these packets, and no head errs by more than a standard
+        // deviation of L.
         let bound = 5.0 * 3.05 / (rounds as f64).sqrt();
         for (m, x) in mean.iter().zip(&gradient) {
             assert!((m - f64::from(*x)).abs() < bound, "{}: {x} decodes to {m} on average", codec.name());

@@ -14,8 +14,9 @@ pub(crate) struct Moments {
     pub(crate) largest: f32,
 }
 
-/// The moments of some packets: sums in f32 over sixteen partial sums, coordinate j going to sum j mod 16, an order that no vector length
-/// disturbs. Each sum has to wait for the one before; other packets' do not wait for it. Lengths are multiples of 16.
+/// The moments of some packets: sums in f32 over sixteen partial sums, coordinate j going to sum j
+/// mod 16, an order that no vector length disturbs. Each sum has to wait for the one before; other
+/// packets' do not wait for it. Lengths are multiples of 16.
 #[inline(always)]
 pub(crate) fn moments<L: Lanes, const K: usize>(lanes: L, packets: [&[f32]; K]) -> [Moments; K] {
     let mut sums = [Sums::new(lanes); K];
@@ -41,7 +42,8 @@ pub(crate) fn moments<L: Lanes, const K: usize>(lanes: L, packets: [&[f32]; K]) 
     moments
 }
 
-/// Sixteen partial sums each. With eight lanes two vectors make sixteen; with sixteen the second half stays unused.
+/// Sixteen partial sums each. With eight lanes two vectors make sixteen; with sixteen the second
+/// half stays unused.
 #[derive(Clone, Copy)]
 struct Sums<L: Lanes> {
     squares: [L::F; 2],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The largest magnitude of a packet, as its header says it: in thirty-seconds of an octave, rounded up.
+//! The largest magnitude of a packet, as its header says it: in thirty-seconds of an octave,
+//! rounded up.
 
 /// 2^(k/32), k = 0 … 32, and what nothing is above.
 const ROOTS: [f32; 34] = {
@@ -34,14 +35,15 @@ pub const fn peak_magnitude(peak: u8) -> f32 {
     ROOTS[(peak % 32) as usize] * (1u8 << (peak / 32)) as f32
 }
 
-/// The smallest peak byte whose magnitude is not below `ratio`. (A packet has at most 8,160 coordinates, so its
-/// largest is at most √8160 ≈ 90 σ; the byte reaches 250 σ.)
+/// The smallest peak byte whose magnitude is not below `ratio`. (A packet has at most 8,160
+/// coordinates, so its largest is at most √8160 ≈ 90 σ; the byte reaches 250 σ.)
 #[inline]
 pub fn peak_byte(ratio: f32) -> u8 {
     if ratio <= 1.0 {
         return 0;
     }
-    // The octave from the exponent; within it, 2^(k/32) ≥ the mantissa from a guess that is never too high, and too low by two at most.
+    // The octave from the exponent; within it, 2^(k/32) ≥ the mantissa from a guess that is never
+    // too high, and too low by two at most.
     let bits = ratio.to_bits();
     let mantissa = f32::from_bits(bits & 0x007f_ffff | 1f32.to_bits());
     let mut k = usize::from(FLOORS[(bits >> 17 & 63) as usize]);

@@ -40,7 +40,8 @@ impl Statistics {
     }
 }
 
-/// The statistics of eight packets, worked out together: divisions and roots take long, but not each other's time.
+/// The statistics of eight packets, worked out together: divisions and roots take long, but not
+/// each other's time.
 pub(crate) struct EightStatistics {
     sigma: [f32; Self::LEN],
     kappa: [u8; Self::LEN],
@@ -49,7 +50,8 @@ pub(crate) struct EightStatistics {
 }
 
 impl EightStatistics {
-    /// Packets that are worked on together. Their coordinates stay in the first-level cache meanwhile.
+    /// Packets that are worked on together. Their coordinates stay in the first-level cache
+    /// meanwhile.
     pub(crate) const LEN: usize = 8;
 
     /// Nobody's.
@@ -62,8 +64,8 @@ impl EightStatistics {
         }
     }
 
-    /// From how many working values the packets have, and their moments. Working values are `unit` times the values themselves. Column by column, so that divisions and roots
-    /// are of vectors.
+    /// From how many working values the packets have, and their moments. Working values are `unit`
+    /// times the values themselves. Column by column, so that divisions and roots are of vectors.
     #[inline(always)]
     pub(crate) fn of(sums: &[(usize, Moments); Self::LEN], unit: f64) -> Self {
         let mut all = Self::new();
@@ -81,13 +83,15 @@ impl EightStatistics {
             all.sigma[i] = if sigma == 0.0 && squares[i] > 0.0 { f32::from_bits(1) } else { sigma };
         }
         for i in 0..Self::LEN {
-            // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
+            // The receiver scales by the σ on the wire, so the encoder divides by that one,
+            // rounding included.
             let exact = (1.0 / (f64::from(all.sigma[i]) * unit * ZONE)) as f32;
             all.inverse[i] = if all.sigma[i] > 0.0 { exact } else { 0.0 };
         }
         for i in 0..Self::LEN {
             let mean = magnitudes[i] / n[i] * f64::from(all.inverse[i]) * ZONE;
-            // Rounded: the largest f64 below 1/2, so that no sum is rounded up to a whole number that it does not reach.
+            // Rounded: the largest f64 below 1/2, so that no sum is rounded up to a whole number
+            // that it does not reach.
             all.kappa[i] = (255.0 * mean + 0.499_999_999_999_999_94) as u8;
         }
         for (i, largest) in largest.into_iter().enumerate() {
@@ -96,7 +100,8 @@ impl EightStatistics {
         all
     }
 
-    /// A packet's statistics, and what multiplies working values into zone widths. `None` where σ is beyond f32.
+    /// A packet's statistics, and what multiplies working values into zone widths. `None` where σ
+    /// is beyond f32.
     #[inline]
     pub(crate) fn get(&self, packet: usize) -> Option<(Statistics, f32)> {
         let Self { sigma, kappa, peak, inverse } = self;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of the embedded quantiser; `quantiser`'s tests recompute every figure by numeric integration.
+//! Tables of the embedded quantiser; `quantiser`'s tests recompute every figure by numeric
+//! integration.
 
-/// Centroids of N(0, 1) over the cells of each depth: depth k = bits − 1 begins at 2^k − 1 and has 2^k entries.
+/// Centroids of N(0, 1) over the cells of each depth: depth k = bits − 1 begins at 2^k − 1 and has
+/// 2^k entries.
 pub(super) const CENTROIDS: [f32; 255] = [
     0.797884583,
     0.50274986,
@@ -273,7 +275,8 @@ const DISTORTION: [f64; 9] = [
     4.228960016e-05,
 ];
 
-/// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane divides a cell by 256.
+/// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane
+/// divides a cell by 256.
 pub fn distortion(planes: u8) -> f64 {
     match planes {
         0..=8 => DISTORTION[usize::from(planes)],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first pass over a row: its values are loaded, looked at, flipped, and go through the first levels of the transform while they are in registers.
+//! The first pass over a row: its values are loaded, looked at, flipped, and go through the first
+//! levels of the transform while they are in registers.
 
 use super::hadamard::{across, group_len, short};
 use super::scale::RowScale;
@@ -12,9 +13,11 @@ const LONGEST: usize = 256;
 /// What was seen of values on the way, at their working scale.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// The bits of the largest |x|, which are above those of all finite values where there is NaN or an infinity.
+    /// The bits of the largest |x|, which are above those of all finite values where there is NaN
+    /// or an infinity.
     pub(crate) largest: u32,
-    /// About Σ x²: the order of the sum is the backend's own, so nothing on the wire may depend on it.
+    /// About Σ x²: the order of the sum is the backend's own, so nothing on the wire may depend on
+    /// it.
     pub(crate) squares: f32,
     /// About Σ x⁴, likewise.
     pub(crate) fourths: f32,
@@ -32,8 +35,9 @@ impl Seen {
     }
 }
 
-/// Fills `to`, a power of two of values, with those of `from`, which is not longer, at their scale, flipped (no signs: as they are) and transformed over each
-/// [`group_len`], or over all of them where they are fewer. What `from` lacks is +0.
+/// Fills `to`, a power of two of values, with those of `from`, which is not longer, at their scale,
+/// flipped (no signs: as they are) and transformed over each [`group_len`], or over all of them
+/// where they are fewer. What `from` lacks is +0.
 ///
 /// In a function of its own: unrolled as it is, one copy for each format is enough.
 #[inline(always)]
@@ -108,7 +112,8 @@ fn enter_at<L: Lanes, F: Format, const SCALED: bool>(
             lanes.store(&mut to[I], v[I]);
         });
     }
-    // A group that begins with values and ends with padding, groups of padding; or a row that is shorter than a group.
+    // A group that begins with values and ends with padding, groups of padding; or a row that is
+    // shorter than a group.
     let mut rest = from[whole * group..].iter();
     for (nth, to) in tail.chunks_mut(group).enumerate() {
         let blocks = (whole + nth) * blocks;

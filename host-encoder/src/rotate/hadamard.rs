@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The unnormalised fast Walsh–Hadamard transform, natural order.
 //!
-//! Additions only, level after level in a fixed order: the same bits on every machine. The order is that of distances 4, 1, 2,
-//! 8, 16, …, because halves of a vector are best taken apart while they are loaded. The first levels are done
-//! between the lanes of as many vectors as they have lanes, in registers: six levels of eight lanes, eight of sixteen. The others follow three at a time, or four where there are
-//! registers for sixteen vectors. As long as a piece of the row fits a first-level cache all of its levels are done before the next piece is touched.
+//! Additions only, level after level in a fixed order: the same bits on every machine. The order is
+//! that of distances 4, 1, 2, 8, 16, …, because halves of a vector are best taken apart while they
+//! are loaded. The first levels are done between the lanes of as many vectors as they have lanes,
+//! in registers: six levels of eight lanes, eight of sixteen. The others follow three at a time, or
+//! four where there are registers for sixteen vectors. As long as a piece of the row fits a
+//! first-level cache all of its levels are done before the next piece is touched.
 
 use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes, each_vector};
 use crate::wire::BLOCK;
@@ -41,9 +43,10 @@ pub(crate) const fn group_len<L: Lanes>() -> usize {
     L::N * L::N
 }
 
-/// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a row piece by piece call it
-/// while the piece is still in the first-level cache, and [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a
-/// row of 2^15 has.
+/// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a
+/// row piece by piece call it while the piece is still in the first-level cache, and
+/// [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a row of
+/// 2^15 has.
 #[inline(always)]
 pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
     if block.len() < group_len::<L>() {
@@ -53,7 +56,8 @@ pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut
     later_levels(lanes, block, ahead);
 }
 
-/// What two rotations have between them: the levels between a row's pieces, then scale, signs, and levels within pieces. A row of the usual length, 2^15, is touched once less.
+/// What two rotations have between them: the levels between a row's pieces, then scale, signs, and
+/// levels within pieces. A row of the usual length, 2^15, is touched once less.
 #[inline(always)]
 pub(crate) fn transform_again<L: Lanes>(lanes: L, row: &mut [f32], scale: f32, signs: &[u32]) {
     const PARTS: usize = 8;
@@ -293,8 +297,9 @@ fn four_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
     }
 }
 
-/// (a + b, a − b): with `FUSED` the difference is taken by the multipliers. While as much is loaded and stored, they take some of the adders'
-/// work off them, but not half of it: AMD's Zen 3 is fastest when two levels of three are fused.
+/// (a + b, a − b): with `FUSED` the difference is taken by the multipliers. While as much is loaded
+/// and stored, they take some of the adders' work off them, but not half of it: AMD's Zen 3 is
+/// fastest when two levels of three are fused.
 #[inline(always)]
 fn butterfly<L: Lanes, const FUSED: bool>(lanes: L, a: L::F, b: L::F) -> (L::F, L::F) {
     if FUSED { lanes.butterfly(a, b) } else { (lanes.add(a, b), lanes.sub(a, b)) }

@@ -24,7 +24,8 @@ impl Job {
         Self { seed }
     }
 
-    /// A message's key. Nobody gives one, so that none can contradict the header. Ranks have rotations of their own: their errors are independent, and cancel in sums.
+    /// A message's key. Nobody gives one, so that none can contradict the header. Ranks have
+    /// rotations of their own: their errors are independent, and cancel in sums.
     pub(crate) fn key(self, envelope: Envelope) -> RotationKey {
         RotationKey { job_seed: self.seed, message: envelope.message, rank: envelope.stream.rank() }
     }

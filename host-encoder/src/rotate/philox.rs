@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Philox4x32-10, the counter-based generator of Salmon et al., “Parallel random numbers: as easy as 1, 2, 3” (SC'11).
+//! Philox4x32-10, the counter-based generator of Salmon et al., “Parallel random numbers: as easy
+//! as 1, 2, 3” (SC'11).
 
 pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];

@@ -8,10 +8,12 @@ use super::signs::philox_words;
 use crate::simd::{Isa, Kernel, Lanes, Planes};
 use crate::wire::Envelope;
 
-/// Keeps the words of a second rotation's signs apart from the others of a row: ranks have ten bits.
+/// Keeps the words of a second rotation's signs apart from the others of a row: ranks have ten
+/// bits.
 const SECOND: u32 = 1 << 17;
 
-/// Rotates a row of a message once, in place: H·S·x / √d. Its length is a power of two of at least 32.
+/// Rotates a row of a message once, in place: H·S·x / √d. Its length is a power of two of at least
+/// 32.
 pub fn forward(isa: Isa, row: &mut [f32], job: Job, envelope: Envelope, row_index: u32) {
     let mut signs = Vec::new();
     signs_of(isa, job.key(envelope), row_index, row.len(), &mut signs);
@@ -29,7 +31,8 @@ pub fn inverse(isa: Isa, row: &mut [f32], job: Job, envelope: Envelope, row_inde
     flip_row(isa, row, &signs);
 }
 
-/// The unnormalised Walsh–Hadamard transform, natural order, in place. The length is a power of two; others are left alone.
+/// The unnormalised Walsh–Hadamard transform, natural order, in place. The length is a power of
+/// two; others are left alone.
 pub fn transform(isa: Isa, row: &mut [f32]) {
     hadamard::hadamard(isa, row);
 }

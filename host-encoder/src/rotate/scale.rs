@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows of extreme magnitude are worked on at a power-of-two scale, so that neither sums overflow nor small values
-//! lose bits in the subnormal range.
+//! Rows of extreme magnitude are worked on at a power-of-two scale, so that neither sums overflow
+//! nor small values lose bits in the subnormal range.
 
 /// A row's working scale: values are multiplied by 2^exponent. Ordinary rows have exponent 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub(crate) struct RowScale {
 }
 
 impl RowScale {
-    /// Values between these need no scaling: the squares of transforms of 2^20 of them, and sums of the squares, fit an f32.
+    /// Values between these need no scaling: the squares of transforms of 2^20 of them, and sums of
+    /// the squares, fit an f32.
     const ORDINARY: std::ops::Range<f32> = 1.0 / (1u32 << 30) as f32..(1u32 << 30) as f32;
 
     /// Values are worked on as they are.
@@ -33,14 +34,16 @@ impl RowScale {
         if self.exponent == 0 { value } else { (f64::from(value) * self.factor()) as f32 }
     }
 
-    /// What vectors of values are multiplied by, one after the other: 2^exponent may be beyond f32. Where there are two, values are small, and no product is rounded.
+    /// What vectors of values are multiplied by, one after the other: 2^exponent may be beyond f32.
+    /// Where there are two, values are small, and no product is rounded.
     pub(crate) fn factors(self) -> [f32; 2] {
         let first = self.exponent.min(100);
         let second = self.exponent - first;
         [Self { exponent: first }.factor() as f32, Self { exponent: second }.factor() as f32]
     }
 
-    /// What vectors of values at the scale are multiplied by to be what they were: 2^−exponent, which f32 holds. The product is rounded once, if at all.
+    /// What vectors of values at the scale are multiplied by to be what they were: 2^−exponent,
+    /// which f32 holds. The product is rounded once, if at all.
     pub(crate) fn inverse(self) -> f32 {
         Self { exponent: -self.exponent }.factor() as f32
     }

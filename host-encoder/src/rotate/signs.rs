@@ -4,8 +4,8 @@
 use super::RotationKey;
 use crate::simd::{Isa, Kernel, Lanes, Planes};
 
-/// The Philox words of a row: word w of block b is `words[4 · b + w]`. `words` is resized to `count`, a multiple of four
-/// rounded up; `tag` separates uses of the same row from each other.
+/// The Philox words of a row: word w of block b is `words[4 · b + w]`. `words` is resized to
+/// `count`, a multiple of four rounded up; `tag` separates uses of the same row from each other.
 pub(crate) fn philox_words(
     isa: Isa,
     key: RotationKey,

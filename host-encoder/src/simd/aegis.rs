@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! AEGISMAC-128L (RFC 10032, sections 3.3 to 3.5 and 8.1) of two packets at once, with VAES.
 //!
-//! Each update of a state has to wait for the one before. In the lower and the upper halves of vectors two states take as long as one.
+//! Each update of a state has to wait for the one before. In the lower and the upper halves of
+//! vectors two states take as long as one.
 
 use std::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_aesenc_epi128, _mm256_broadcastsi128_si256, _mm256_loadu_si256,
@@ -51,7 +52,8 @@ pub(crate) struct Macs {
 }
 
 impl Macs {
-    /// The first halves of the tags of both packets' first `length` bytes. Calls come in ascending order of lengths.
+    /// The first halves of the tags of both packets' first `length` bytes. Calls come in ascending
+    /// order of lengths.
     #[inline]
     pub(crate) fn tags(&mut self, packets: [&[u8]; 2], length: usize) -> [[u8; 8]; 2] {
         // SAFETY: `self` exists only where the features were detected.

@@ -57,7 +57,8 @@ fn run<K: Kernel>(kernel: K) -> K::Output {
 /// Vectors on a machine that has the features: only [`Avx2::run`] makes one.
 #[derive(Clone, Copy)]
 pub(crate) struct Vectors {
-    /// 1 in all lanes, which the compiler does not know: it would turn products by it back into plain sums.
+    /// 1 in all lanes, which the compiler does not know: it would turn products by it back into
+    /// plain sums.
     one: __m256,
 }
 
@@ -66,8 +67,8 @@ macro_rules! intrinsics {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $term:expr;)+) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: `self` exists only where the features were detected; arrays have the size of the vectors that are
-            // loaded from or stored to them.
+            // SAFETY: `self` exists only where the features were detected; arrays have the size of
+            // the vectors that are loaded from or stored to them.
             unsafe { $term }
         }
     )+};
@@ -159,7 +160,8 @@ impl Lanes for Vectors {
 
     #[inline(always)]
     fn butterfly(self, a: __m256, b: __m256) -> (__m256, __m256) {
-        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers.
+        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the
+        // multipliers.
         // SAFETY: see `intrinsics`.
         (self.add(a, b), unsafe { _mm256_fmsub_ps(a, self.one, b) })
     }
@@ -178,7 +180,8 @@ impl Lanes for Vectors {
 
     #[inline(always)]
     fn butterfly_lanes<const H: usize>(self, v: __m256) -> __m256 {
-        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once, as a plain one is.
+        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once,
+        // as a plain one is.
         // SAFETY: see `intrinsics`.
         unsafe {
             let (partner, signs) = match H {
@@ -247,7 +250,8 @@ impl Lanes for Vectors {
 }
 
 impl Planes for Vectors {
-    // Here, and not at `run`: of functions with target features the compiler (1.95) forgets that they are never to be inlined.
+    // Here, and not at `run`: of functions with target features the compiler (1.95) forgets that
+    // they are never to be inlined.
     #[inline(never)]
     fn outlined<K: Kernel>(self, kernel: K) -> K::Output {
         // SAFETY: see `intrinsics`.

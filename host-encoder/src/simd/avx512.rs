@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sixteen lanes with AVX-512.
 //!
-//! Only where there are VBMI and GFNI, too (Ice Lake, Zen 4 and later): a permutation of any bytes and a product of bit matrices do in one instruction what
-//! takes AVX2 a dozen to turn code words into planes. Without them longer vectors gain nothing over AVX2, so such machines use that.
+//! Only where there are VBMI and GFNI, too (Ice Lake, Zen 4 and later): a permutation of any bytes
+//! and a product of bit matrices do in one instruction what takes AVX2 a dozen to turn code words
+//! into planes. Without them longer vectors gain nothing over AVX2, so such machines use that.
 
 mod planes;
 
@@ -61,7 +62,8 @@ fn run<K: Kernel>(kernel: K) -> K::Output {
 /// Vectors on a machine that has the features: only [`Avx512::run`] makes one.
 #[derive(Clone, Copy)]
 pub(crate) struct Vectors {
-    /// 1 in all lanes, which the compiler does not know: it would turn products by it back into plain sums.
+    /// 1 in all lanes, which the compiler does not know: it would turn products by it back into
+    /// plain sums.
     one: __m512,
 }
 
@@ -70,8 +72,8 @@ macro_rules! intrinsics {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $term:expr;)+) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: `self` exists only where the features were detected; arrays have the size of the vectors that are
-            // loaded from or stored to them.
+            // SAFETY: `self` exists only where the features were detected; arrays have the size of
+            // the vectors that are loaded from or stored to them.
             unsafe { $term }
         }
     )+};
@@ -159,7 +161,8 @@ impl Lanes for Vectors {
         less_where_greater(v: __m512i, a: __m512i, b: __m512i) -> __m512i
             = _mm512_mask_sub_epi32(v, _mm512_cmpgt_epi32_mask(a, b), v, _mm512_set1_epi32(1));
 
-        // Index bits above the low four are ignored, and tables of eight are repeated: the index counts modulo eight.
+        // Index bits above the low four are ignored, and tables of eight are repeated: the index
+        // counts modulo eight.
         lookup(table: __m512, index: __m512i) -> __m512 = _mm512_permutexvar_ps(index, table);
         lookup_u(table: __m512i, index: __m512i) -> __m512i = _mm512_permutexvar_epi32(index, table);
     }
@@ -183,14 +186,16 @@ impl Lanes for Vectors {
 
     #[inline(always)]
     fn butterfly(self, a: __m512, b: __m512) -> (__m512, __m512) {
-        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers.
+        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the
+        // multipliers.
         // SAFETY: see `intrinsics`.
         (self.add(a, b), unsafe { _mm512_fmsub_ps(a, self.one, b) })
     }
 
     #[inline(always)]
     fn butterfly_lanes<const H: usize>(self, v: __m512) -> __m512 {
-        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once, as a plain one is.
+        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once,
+        // as a plain one is.
         // SAFETY: see `intrinsics`.
         unsafe {
             #[rustfmt::skip]

@@ -5,7 +5,8 @@ use super::Kernel;
 use crate::wire::BLOCK;
 use half::{bf16, f16};
 
-/// Runs a body for each vector of a group, which has as many as there are lanes: unrolled, so that they stay in registers. (The compiler (1.95) leaves loops of sixteen turns as they are.)
+/// Runs a body for each vector of a group, which has as many as there are lanes: unrolled, so that
+/// they stay in registers. (The compiler (1.95) leaves loops of sixteen turns as they are.)
 macro_rules! each_vector {
     ($lanes:ty, $i:ident => $body:block) => {
         each_vector!(@ $i $body 0 1 2 3 4 5 6 7);
@@ -96,7 +97,8 @@ pub(crate) trait Lanes: Copy {
         signs
     }
     fn store(self, line: &mut Self::Line, v: Self::F);
-    /// The same past the caches, where the machine can: for whole lines of memory that nobody reads soon. [`Self::fence`] has to follow before others may look.
+    /// The same past the caches, where the machine can: for whole lines of memory that nobody reads
+    /// soon. [`Self::fence`] has to follow before others may look.
     #[inline(always)]
     fn stream(self, line: &mut Self::Line, v: Self::F) {
         self.store(line, v);
@@ -119,7 +121,8 @@ pub(crate) trait Lanes: Copy {
     }
     /// (a + b, a − b).
     fn butterfly(self, a: Self::F, b: Self::F) -> (Self::F, Self::F);
-    /// The same between lanes i and i + H: where bit H of i is clear v[i] + v[i + H], else v[i − H] − v[i].
+    /// The same between lanes i and i + H: where bit H of i is clear v[i] + v[i + H], else v[i − H]
+    /// − v[i].
     fn butterfly_lanes<const H: usize>(self, v: Self::F) -> Self::F;
     /// Loads a vector and does its butterflies at distance 4.
     #[inline(always)]
@@ -138,7 +141,8 @@ pub(crate) trait Lanes: Copy {
         let v = self.butterfly_lanes::<2>(v);
         if Self::N == 16 { self.butterfly_lanes::<8>(v) } else { v }
     }
-    /// Negates lane i of vector `at` of a block where bit `at · N + i` of `word` is set; `at < BLOCK / N`.
+    /// Negates lane i of vector `at` of a block where bit `at · N + i` of `word` is set; `at <
+    /// BLOCK / N`.
     fn flip(self, v: Self::F, word: u32, at: usize) -> Self::F;
 
     fn bits(self, v: Self::F) -> Self::U;
@@ -174,8 +178,8 @@ pub(crate) trait Lanes: Copy {
     fn lookup_u(self, table: Self::U, index: Self::U) -> Self::U;
 
     fn to_array(self, v: Self::U, out: &mut [u32; 16]);
-    /// The sum of sixteen values, halves upon halves: v[i] + v[i + 8], then i + 4, 2 and 1. The second vector holds the upper eight of them, or
-    /// nothing where one holds sixteen.
+    /// The sum of sixteen values, halves upon halves: v[i] + v[i + 8], then i + 4, 2 and 1. The
+    /// second vector holds the upper eight of them, or nothing where one holds sixteen.
     #[inline(always)]
     fn sum(self, v: [Self::F; 2]) -> f32 {
         let mut v = sixteen(self, v.map(|v| self.bits(v))).map(f32::from_bits);
@@ -195,11 +199,13 @@ pub(crate) trait Lanes: Copy {
 
 /// What code words are taken apart and put together with, and how a kernel runs another one.
 pub(crate) trait Planes: Lanes {
-    /// Runs a kernel in a function of its own: a loop that keeps its constants in registers needs them for itself.
+    /// Runs a kernel in a function of its own: a loop that keeps its constants in registers needs
+    /// them for itself.
     fn outlined<K: Kernel>(self, kernel: K) -> K::Output;
 
-    /// The bytes of the code words that the signs of `values` and their codes of 23 bits make: the upper ones in an order of the backend's own,
-    /// for [`Self::turn_back`], the next two in order. Bit 23 of a code is clear; those above it do not matter.
+    /// The bytes of the code words that the signs of `values` and their codes of 23 bits make: the
+    /// upper ones in an order of the backend's own, for [`Self::turn_back`], the next two in order.
+    /// Bit 23 of a code is clear; those above it do not matter.
     fn split_codes(
         self,
         values: &[f32; BLOCK],
@@ -207,15 +213,18 @@ pub(crate) trait Planes: Lanes {
         upper: &mut [u8; BLOCK],
         bytes: [&mut [u8; BLOCK]; 2],
     );
-    /// The upper bytes of eight blocks' code words ([`Self::split_codes`]) to their pieces of the bit-planes: the 32 bytes from `at` on of each
-    /// of eight planes of the same length, one behind the other. Panics where planes end before that.
+    /// The upper bytes of eight blocks' code words ([`Self::split_codes`]) to their pieces of the
+    /// bit-planes: the 32 bytes from `at` on of each of eight planes of the same length, one behind
+    /// the other. Panics where planes end before that.
     fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize);
-    /// Pieces of bit-planes, as in [`Self::turn_back`], to the upper bytes of eight blocks' code words, in the backend's own order, for
-    /// [`Self::words`].
+    /// Pieces of bit-planes, as in [`Self::turn_back`], to the upper bytes of eight blocks' code
+    /// words, in the backend's own order, for [`Self::words`].
     fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]);
-    /// A block's code words from their upper bytes ([`Self::turn`]) and both byte-planes; the lowest byte becomes zero.
+    /// A block's code words from their upper bytes ([`Self::turn`]) and both byte-planes; the
+    /// lowest byte becomes zero.
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]);
-    /// Values by the upper bytes of their words: the magnitude at the seven bits behind the sign, with that sign. Whole blocks, as many as `out` has.
+    /// Values by the upper bytes of their words: the magnitude at the seven bits behind the sign,
+    /// with that sign. Whole blocks, as many as `out` has.
     #[inline(always)]
     fn of_cells(self, magnitudes: &[f32; 128], words: &[u32], out: &mut [f32]) {
         let mut table = [0.0; 256];

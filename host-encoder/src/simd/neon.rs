@@ -153,7 +153,8 @@ impl Lanes for Neon {
 
     #[inline(always)]
     fn butterfly_lanes<const H: usize>(self, [low, high]: F) -> F {
-        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once, as a plain one is.
+        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once,
+        // as a plain one is.
         // SAFETY: see `pairwise`; an array of four is a vector.
         unsafe {
             match H {

@@ -108,7 +108,8 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn flip(self, v: [f32; N], word: u32, at: usize) -> [f32; N] {
-        /// Comparing with constants vectorises on every machine; shifting each lane by its own count does not.
+        /// Comparing with constants vectorises on every machine; shifting each lane by its own
+        /// count does not.
         const BITS: [u32; N] = [1, 2, 4, 8, 16, 32, 64, 128];
         let (bits, mut out) = (word >> (at * N), v);
         for i in 0..N {
@@ -197,7 +198,8 @@ impl Planes for Portable {
     }
 }
 
-/// Transposes an 8 × 8 matrix of bits: bit j of byte i goes to bit i of byte j (Hacker's Delight, §7-3).
+/// Transposes an 8 × 8 matrix of bits: bit j of byte i goes to bit i of byte j (Hacker's Delight,
+/// §7-3).
 #[inline(always)]
 fn transpose(mut x: u64) -> u64 {
     for (shift, mask) in

@@ -4,11 +4,13 @@
 /// Bytes that memory moves at once, on most machines.
 const LINE: usize = 64;
 
-/// Memory that is brought closer while other memory is worked on, where the machine can be asked for that.
+/// Memory that is brought closer while other memory is worked on, where the machine can be asked
+/// for that.
 ///
-/// A row is worked on for tens of microseconds within the second-level cache. Meanwhile the memory stands idle, unless it is told
-/// what comes next. It is told a line at a time, all the way: a processor waits for only some twenty lines at once, and requests that
-/// come together get in the way of the work's own. Nothing is borrowed: who asks reads nothing.
+/// A row is worked on for tens of microseconds within the second-level cache. Meanwhile the memory
+/// stands idle, unless it is told what comes next. It is told a line at a time, all the way: a
+/// processor waits for only some twenty lines at once, and requests that come together get in the
+/// way of the work's own. Nothing is borrowed: who asks reads nothing.
 pub(crate) struct Ahead {
     next: *const i8,
     lines: usize,
@@ -70,7 +72,8 @@ impl Ahead {
                 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
                 // To the second-level cache: the first has no room for what is not needed yet.
-                // SAFETY: a prefetch is a hint; it reads nothing that could be seen, whatever the address.
+                // SAFETY: a prefetch is a hint; it reads nothing that could be seen, whatever the
+                // address.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(self.next) };
             }
             // The intrinsic is not stable (1.95).

@@ -62,7 +62,8 @@ impl Kernel for Operations {
             }
         }
         results.extend(columns);
-        // Butterflies between sixteen lanes are those between eight and one more between the halves.
+        // Butterflies between sixteen lanes are those between eight and one more between the
+        // halves.
         let mut within = self.a;
         for line in L::lines_mut(&mut within) {
             let v = lanes.later_butterflies(lanes.load_butterfly_4(line));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The check over a header: CRC-16/M17, of Hamming distance 5 over so few bytes, so up to four wrong bits are always seen.
+//! The check over a header: CRC-16/M17, of Hamming distance 5 over so few bytes, so up to four
+//! wrong bits are always seen.
 
 use super::sizes::HEADER_LEN;
 
@@ -18,8 +19,9 @@ const fn shifted(mut register: u16) -> u16 {
     register
 }
 
-/// What each half of each byte adds. The check is linear, so halves of bytes add up in any order, and a table of halves is an eighth of one of bytes: it stays in the first-level
-/// cache beside the packets.
+/// What each half of each byte adds. The check is linear, so halves of bytes add up in any order,
+/// and a table of halves is an eighth of one of bytes: it stays in the first-level cache beside the
+/// packets.
 static HALVES: [[u16; 16]; 2 * CHECKED] = {
     let mut halves = [[0; 16]; 2 * CHECKED];
     let mut byte = CHECKED;

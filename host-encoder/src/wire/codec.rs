@@ -5,7 +5,8 @@ use super::sizes::{BLOCK, HEADER_LEN, TAG_LEN};
 use std::fmt;
 use std::str::FromStr;
 
-/// How coordinates become bits. Both share the packet format. What the papers' codecs are worth after a trim is in [`crate::papers`]; nobody sends those.
+/// How coordinates become bits. Both share the packet format. What the papers' codecs are worth
+/// after a trim is in [`crate::papers`]; nobody sends those.
 ///
 /// ```text
 /// codec   rotated   plane 0      whole packet     after a trim to plane 0
@@ -14,7 +15,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
-    /// Randomised Hadamard transform, embedded quantiser (docs/reference/wire-format.md §5): every prefix is near the best of its size.
+    /// Randomised Hadamard transform, embedded quantiser (docs/reference/wire-format.md §5): every
+    /// prefix is near the best of its size.
     #[default]
     Rht = 0,
     /// The f32s in order, as an untrimmable packet carries them.
@@ -40,7 +42,7 @@ impl Codec {
         self as u8
     }
 
-    /// The codec of an id; `None` for others, of which 6 is that of sparse messages.
+    /// The codec of an id; `None` for others.
     pub const fn from_id(id: u8) -> Option<Self> {
         match id {
             0 => Some(Self::Rht),
@@ -67,14 +69,17 @@ impl Codec {
         self.plane_bits().len() as u8
     }
 
-    /// Planes that are sent of elements of that size unless the caller wants otherwise: of rht nine for elements of 16 bits, which take two bytes a coordinate as
-    /// well and are more accurate than the elements are; otherwise all.
+    /// Planes that are sent of elements of that size unless the caller wants otherwise: of rht nine
+    /// for elements of 16 bits, which take two bytes a coordinate as well and are more accurate
+    /// than the elements are; otherwise all.
     pub const fn default_planes(self, element_bytes: usize) -> u8 {
         if element_bytes <= 2 && matches!(self, Self::Rht) { 9 } else { self.planes() }
     }
 
-    /// Most coordinates, a multiple of 32, of a packet that fits an MTU whole with its first `planes` planes, be it over IPv4 or IPv6: fragments cannot be cut. `mtu` in bytes,
-    /// IP header included; `sealed` packets carry tags (docs/reference/wire-format.md §12). At most 8,160; 0 where not even 32 fit.
+    /// Most coordinates, a multiple of 32, of a packet that fits an MTU whole with its first
+    /// `planes` planes, be it over IPv4 or IPv6: fragments cannot be trimmed. `mtu` in bytes, IP
+    /// header included; `sealed` packets carry tags (docs/reference/wire-format.md §12). At most
+    /// 8,160; 0 where not even 32 fit.
     pub const fn coordinates_per_packet(self, mtu: usize, planes: u8, sealed: bool) -> usize {
         /// Of IPv6 and UDP; IPv4's are shorter.
         const HEADERS: usize = 40 + 8;
@@ -88,7 +93,8 @@ impl Codec {
         n
     }
 
-    /// The planes of a packet of planes `first` to `end` (exclusive) that a tag follows when it is sealed, ascending: 0, 7 and the last one, as far as they are in it.
+    /// The planes of a packet of planes `first` to `end` (exclusive) that a tag follows when it is
+    /// sealed, ascending: 0, 7 and the last one, as far as they are in it.
     pub const fn tagged_planes(self, first: u8, end: u8) -> Tagged {
         let end = if end < self.planes() { end } else { self.planes() };
         let (mut planes, mut count) = ([0; 3], 0);
@@ -118,14 +124,15 @@ impl Codec {
     /// Bits per coordinate of each plane.
     pub const fn plane_bits(self) -> &'static [u8] {
         match self {
-            // With sixteen bits of position a whole packet is as accurate as f32 arithmetic on a row is.
+            // With sixteen bits of position a whole packet is as accurate as f32 arithmetic on a
+            // row is.
             Self::Rht => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8],
             Self::Raw => &[32],
         }
     }
 
-    /// Offset of a plane in a body that begins with plane 0, bytes; of plane `planes()` or beyond, the length of a whole
-    /// body. `coordinates` is a multiple of 32.
+    /// Offset of a plane in a body that begins with plane 0, bytes; of plane `planes()` or beyond,
+    /// the length of a whole body. `coordinates` is a multiple of 32.
     pub const fn plane_offset(self, plane: u8, coordinates: usize) -> usize {
         // Every packet that arrives asks for some, so no table is walked.
         let bits = match self {
@@ -138,7 +145,8 @@ impl Codec {
         bits * (coordinates / 8)
     }
 
-    /// Length of a packet with the first `planes` planes, header and, where it is sealed, tags included, bytes.
+    /// Length of a packet with the first `planes` planes, header and, where it is sealed, tags
+    /// included, bytes.
     pub const fn packet_len(self, planes: u8, coordinates: usize, sealed: bool) -> usize {
         let tags = if sealed { TAG_LEN * self.tags(0, planes) } else { 0 };
         HEADER_LEN + self.plane_offset(planes, coordinates) + tags
@@ -207,84 +215,4 @@ impl FromStr for Codec {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_and_names_lead_back_to_their_codec() {
-        for codec in Codec::ALL {
-            assert_eq!(Codec::from_id(codec.id()), Some(codec));
-            assert_eq!(codec.name().parse(), Ok(codec));
-        }
-        assert_eq!([1, 2, 3, 4, 6, 7].map(Codec::from_id), [None; 6]);
-        let error = "rth".parse::<Codec>().unwrap_err().to_string();
-        assert_eq!(error, "unknown codec \"rth\" (valid: rht, raw)");
-    }
-
-    #[test]
-    fn planes_lie_one_behind_the_other() {
-        for codec in Codec::ALL {
-            let mut offset = 0;
-            for (plane, bits) in codec.plane_bits().iter().enumerate() {
-                assert_eq!(codec.plane_offset(plane as u8, 352), offset, "{codec}, plane {plane}");
-                offset += 44 * usize::from(*bits);
-            }
-            for beyond in codec.planes()..=MAX_PLANES {
-                assert_eq!(codec.plane_offset(beyond, 352), offset, "{codec}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_fullest_packets_fit_an_mtu_of_1500_bytes() {
-        for codec in Codec::ALL {
-            for (planes, sealed) in (1..=codec.planes()).flat_map(|planes| [(planes, false), (planes, true)])
-            {
-                let n = codec.coordinates_per_packet(1500, planes, sealed);
-                let tags = if sealed { TAG_LEN * codec.tags(0, planes) } else { 0 };
-                let datagram = |n| 40 + 8 + HEADER_LEN + codec.plane_offset(planes, n) + tags;
-                let fullest = datagram(n) <= 1500 && (datagram(n + BLOCK) > 1500 || n == MAX_COORDINATES);
-                assert!(fullest, "{codec}, {planes} planes: {n}");
-            }
-        }
-        let whole = |codec: Codec| codec.coordinates_per_packet(1500, codec.planes(), false);
-        assert_eq!(Codec::ALL.map(whole), [448, 352]);
-        assert_eq!(Codec::Rht.coordinates_per_packet(1500, 9, false), 704);
-        assert_eq!(Codec::Rht.coordinates_per_packet(60, 10, false), 0);
-    }
-
-    #[test]
-    fn a_body_reaches_as_far_as_its_planes_and_no_further() {
-        for codec in Codec::ALL {
-            for bytes in 0..=codec.body_len(96) + 5 {
-                let Reach { planes, more } = codec.reach(bytes, 96);
-                assert!(codec.plane_offset(planes, 96) <= bytes && more < 96, "{codec}, {bytes} bytes");
-                let next = codec
-                    .plane_bits()
-                    .get(usize::from(planes))
-                    .map_or(0, |bits| more * usize::from(*bits) / 8);
-                assert!(codec.plane_offset(planes, 96) + next <= bytes);
-                assert_eq!(planes == codec.planes(), bytes >= codec.body_len(96), "{codec}, {bytes} bytes");
-            }
-        }
-    }
-
-    #[test]
-    fn tags_lie_behind_the_sign_the_bit_planes_and_the_end() {
-        let tags = |first, end| Codec::Rht.tags(first, end);
-        assert_eq!(
-            [tags(0, 1), tags(0, 2), tags(0, 8), tags(0, 9), tags(0, 10), tags(0, 99)],
-            [1, 2, 2, 3, 3, 3]
-        );
-        assert_eq!([tags(1, 8), tags(7, 9), tags(8, 10), tags(3, 3), tags(9, 8)], [1, 2, 1, 0, 0]);
-        assert_eq!(Codec::Raw.tags(0, 1), 1);
-    }
-
-    #[test]
-    fn a_whole_body_holds_every_bit_of_its_coordinates() {
-        for (codec, bits) in Codec::ALL.into_iter().zip([24, 32]) {
-            assert_eq!(codec.body_len(352), 44 * bits, "{codec}");
-            assert!(codec.planes() <= MAX_PLANES);
-        }
-    }
-}
+mod tests;

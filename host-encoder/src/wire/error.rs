@@ -11,7 +11,7 @@ use std::ops::Range;
 #[non_exhaustive]
 pub enum PacketError {
     /// Fewer bytes than the part of the header that has to be there.
-    #[error("packet of {got} bytes is cut inside its head ({need} bytes)")]
+    #[error("packet of {got} bytes ends inside its head ({need} bytes)")]
     Short {
         /// Bytes received.
         got: usize,
@@ -30,7 +30,7 @@ pub enum PacketError {
     #[error("{0:?} packet where DATA was expected")]
     NotData(Kind),
     /// A codec that does not exist.
-    #[error("unknown codec {0} (valid: 0 rht, 5 raw; 6, sparse, in messages of its own)")]
+    #[error("unknown codec {0} (valid: 0 rht, 5 raw)")]
     Codec(u8),
     /// The header's check is wrong: some of its bits are not what was sent.
     #[error(
@@ -74,7 +74,8 @@ pub enum PacketError {
     /// A codec that does not rotate cannot have rotated a row twice.
     #[error("a row of codec {0}, which does not rotate, is said to be rotated twice")]
     Twice(Codec),
-    /// No whole tag of a sealed packet is right: it is forged, damaged, or was cut in front of its first tag.
+    /// No whole tag of a sealed packet is right: it is forged, damaged, or was trimmed in front of
+    /// its first tag.
     #[error("packet {0}: no tag in front of its end is right")]
     Unsealed(u32),
     /// Another codec than the message's.
@@ -107,8 +108,8 @@ pub enum PacketError {
         /// Packets of the message.
         packets: u32,
     },
-    /// σ, κ or peak differ from an earlier packet of the same index, or the number of rotations from one of the same row: planes of two encodings
-    /// do not mix.
+    /// σ, κ or peak differ from an earlier packet of the same index, or the number of rotations
+    /// from one of the same row: planes of two encodings do not mix.
     #[error("packet {0} contradicts an earlier one (σ, κ, peak or the number of rotations differ)")]
     Contradiction(u32),
     /// Another number of coordinates than the layout gives this packet.

@@ -29,27 +29,6 @@ const TWICE: u32 = 1 << 31;
 /// Where the check begins.
 const CHECKED: usize = HEADER_LEN - 2;
 
-/// The prefix and the header's bytes of a DATA packet whose check is right, whatever its codec.
-#[inline]
-pub(crate) fn checked_head(bytes: &[u8]) -> Result<(Prefix, &[u8; HEADER_LEN]), PacketError> {
-    let prefix = Prefix::parse(bytes)?;
-    if prefix.kind != Kind::Data {
-        return Err(PacketError::NotData(prefix.kind));
-    }
-    let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
-        return Err(PacketError::Short { got: bytes.len(), need: HEADER_LEN });
-    };
-    let (got, expected) = (u16::from_be_bytes([head[18], head[19]]), check_of(head));
-    if got == expected { Ok((prefix, head)) } else { Err(PacketError::Check { got, expected }) }
-}
-
-/// Writes the check that the bytes in front of it call for.
-#[inline]
-pub(crate) fn write_check(head: &mut [u8; HEADER_LEN]) {
-    let check = check_of(head);
-    head[CHECKED..].copy_from_slice(&check.to_be_bytes());
-}
-
 /// The header of a DATA packet of planes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
@@ -63,7 +42,8 @@ pub struct Header {
     pub coordinates: usize,
     /// The row was rotated twice (docs/reference/wire-format.md §3).
     pub twice: bool,
-    /// Root mean square of the packet's (rotated) coordinates; NaN where the row holds NaN or an infinity.
+    /// Root mean square of the packet's (rotated) coordinates; NaN where the row holds NaN or an
+    /// infinity.
     pub sigma: f32,
     /// mean |r| / σ, in 1/255.
     pub kappa: u8,
@@ -75,7 +55,17 @@ impl Header {
     /// Reads and checks a DATA packet's header.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
-        let (prefix, head) = checked_head(bytes)?;
+        let prefix = Prefix::parse(bytes)?;
+        if prefix.kind != Kind::Data {
+            return Err(PacketError::NotData(prefix.kind));
+        }
+        let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Err(PacketError::Short { got: bytes.len(), need: HEADER_LEN });
+        };
+        let (got, expected) = (u16::from_be_bytes([head[18], head[19]]), check_of(head));
+        if got != expected {
+            return Err(PacketError::Check { got, expected });
+        }
         let codec = Codec::from_id(prefix.codec).ok_or(PacketError::Codec(prefix.codec))?;
         let place = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
         let sigma = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
@@ -137,7 +127,8 @@ impl Header {
         bytes[12..16].copy_from_slice(&sigma.to_be_bytes());
         bytes[16] = self.kappa;
         bytes[17] = self.peak;
-        write_check(&mut bytes);
+        let check = check_of(&bytes);
+        bytes[CHECKED..].copy_from_slice(&check.to_be_bytes());
         bytes
     }
 }
@@ -200,7 +191,8 @@ mod tests {
 
     #[test]
     fn no_damage_of_up_to_four_bits_passes_the_check() {
-        // A damage passes where its bits' syndromes cancel: sums of two of them against sums of two others.
+        // A damage passes where its bits' syndromes cancel: sums of two of them against sums of two
+        // others.
         let syndromes = syndromes();
         let mut pairs = vec![None; 1 << 16];
         for (a, x) in syndromes.iter().enumerate() {

@@ -7,7 +7,7 @@
 pub enum Kind {
     /// Coordinates.
     Data = 1,
-    /// Receipt of some DATA: round-trip time and share of cut packets.
+    /// Receipt of some DATA: round-trip time and share of trimmed packets.
     Ack = 2,
     /// The sender asks what arrived.
     Probe = 3,

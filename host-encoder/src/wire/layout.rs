@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a message's coordinates are divided into rows and packets (docs/reference/wire-format.md §2).
+//! How a message's coordinates are divided into rows and packets (docs/reference/wire-format.md
+//! §2).
 
 use super::codec::{Codec, MAX_COORDINATES};
 use super::sizes::{BLOCK, MAX_INDEX};
@@ -57,10 +58,12 @@ pub struct Tensor {
 
 /// The division of a message into rows and packets; both ends derive it from the same numbers.
 ///
-/// A message is made of tensors, one behind the other. Rows are rotated as a whole, so each has a power of two of coordinates; none straddles two tensors (who
-/// wants that passes them as one). A packet never straddles two rows: their energies differ by up to two orders of magnitude, and σ would
-/// fit neither. What is left behind a tensor's rows of full length is split into ever shorter ones, with at most a few percent of padding. A row's
-/// blocks of 32 coordinates are shared out among its packets as evenly as they go, the longer packets first.
+/// A message is made of tensors, one behind the other. Rows are rotated as a whole, so each has a
+/// power of two of coordinates; none straddles two tensors (who wants that passes them as one). A
+/// packet never straddles two rows: their energies differ by up to two orders of magnitude, and σ
+/// would fit neither. What is left behind a tensor's rows of full length is split into ever shorter
+/// ones, with at most a few percent of padding. A row's blocks of 32 coordinates are shared out
+/// among its packets as evenly as they go, the longer packets first.
 ///
 /// Cloning is cheap: clones share their table of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +94,8 @@ struct Row {
 }
 
 impl Layout {
-    /// A message of one tensor of `coordinates` in layer class 0, at most `per_packet` of them in a packet
-    /// ([`Codec::coordinates_per_packet`]), in rows of 2^15.
+    /// A message of one tensor of `coordinates` in layer class 0, at most `per_packet` of them in a
+    /// packet ([`Codec::coordinates_per_packet`]), in rows of 2^15.
     pub fn new(coordinates: usize, per_packet: usize) -> Result<Self, LayoutError> {
         if coordinates == 0 {
             return Err(LayoutError::Empty);
@@ -147,7 +150,8 @@ impl Layout {
                     layer_class,
                 });
                 packets += length.div_ceil(per_packet);
-                // Here and not in the end: a made-up number of coordinates must not take the memory of its rows.
+                // Here and not in the end: a made-up number of coordinates must not take the memory
+                // of its rows.
                 if packets > MAX_INDEX as usize + 1 {
                     return Err(LayoutError::TooLong { packets });
                 }
@@ -192,7 +196,8 @@ impl Layout {
         self.0.padded
     }
 
-    /// A row's place in the padded message; its length is a power of two. Panics unless `row < rows()`, as all that follow.
+    /// A row's place in the padded message; its length is a power of two. Panics unless `row <
+    /// rows()`, as all that follow.
     pub fn row_range(&self, row: usize) -> Range<usize> {
         let Row { padded_start, length, .. } = self.0.rows[row];
         padded_start..padded_start + length as usize
@@ -243,7 +248,8 @@ impl Layout {
 
     /// Bytes of a row's packets together, with the first `planes` planes.
     pub fn row_len(&self, codec: Codec, row: usize, planes: u8, sealed: bool) -> usize {
-        // Planes have the same number of bits for every coordinate, so the row's coordinates say it all.
+        // Planes have the same number of bits for every coordinate, so the row's coordinates say it
+        // all.
         let bare = codec.packet_len(planes, 0, sealed);
         self.row_packets(row).len() * bare + codec.plane_offset(planes, self.row_range(row).len())
     }
@@ -254,14 +260,16 @@ impl Layout {
     }
 }
 
-/// Where a row's packets begin, the one past the last included, in coordinates: a row of `blocks` in `packets` of them. Those of one block more come first, so that
-/// packets of one length follow each other, which is what a kernel sends in one piece (UDP_SEGMENT).
+/// Where a row's packets begin, the one past the last included, in coordinates: a row of `blocks`
+/// in `packets` of them. Those of one block more come first, so that packets of one length follow
+/// each other, which is what a kernel sends in one piece (UDP_SEGMENT).
 fn edges(blocks: usize, packets: usize) -> impl Fn(usize) -> usize {
     let (each, longer) = (blocks / packets, blocks % packets);
     move |nth| (nth * each + nth.min(longer)) * BLOCK
 }
 
-/// The length of the next row where `left` coordinates of a tensor are left: a full one, the last one, which is padded, or half of what it would be.
+/// The length of the next row where `left` coordinates of a tensor are left: a full one, the last
+/// one, which is padded, or half of what it would be.
 fn row_length(left: usize, row_log2: u8) -> usize {
     let full = 1 << row_log2;
     if left >= full {
@@ -272,133 +280,4 @@ fn row_length(left: usize, row_log2: u8) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn lengths(layout: &Layout) -> Vec<usize> {
-        (0..layout.rows()).map(|row| layout.row_range(row).len()).collect()
-    }
-
-    proptest! {
-        #[test]
-        fn packets_tile_the_padded_message_and_stay_in_their_row(
-            sizes in prop::collection::vec(1usize..100_000, 1..5), blocks in 1usize..60, row_log2 in 5u8..17,
-        ) {
-            let tensors: Vec<Tensor> = sizes
-                .iter()
-                .enumerate()
-                .map(|(i, n)| Tensor { coordinates: *n, layer_class: i as u8 })
-                .collect();
-            let layout =
-                Layout::of_tensors(&tensors, blocks * 32).and_then(|l| l.with_row_log2(row_log2)).unwrap();
-            let (mut next, mut coordinate) = (0, 0);
-            for row in 0..layout.rows() {
-                let start = layout.row_range(row).start;
-                for (index, place) in layout.row_places(row) {
-                    prop_assert_eq!(start + place.start..start + place.end, layout.packet_range(index));
-                }
-                let coordinates = layout.row_coordinates(row);
-                prop_assert_eq!(coordinates.start, coordinate);
-                coordinate = coordinates.end;
-                let length = layout.row_range(row).len();
-                prop_assert!(length.is_power_of_two() && (32..=1 << row_log2).contains(&length));
-                prop_assert!(!coordinates.is_empty() && coordinates.len() <= length);
-                let lengths: Vec<usize> = layout.row_places(row).map(|(_, place)| place.len()).collect();
-                prop_assert!(lengths.is_sorted_by(|a, b| a >= b), "the longer ones first: {lengths:?}");
-                prop_assert!(lengths.first().zip(lengths.last()).is_some_and(|(a, b)| a - b <= 32));
-            }
-            prop_assert_eq!(coordinate, layout.coordinates());
-            for index in 0..layout.packets() {
-                let range = layout.packet_range(index);
-                prop_assert_eq!(range.start, next);
-                prop_assert!(!range.is_empty() && range.len() <= blocks * 32 && range.len().is_multiple_of(32));
-                let row = layout.packet_row(index);
-                prop_assert!(layout.row_packets(row).contains(&index));
-                let row = layout.row_range(row);
-                prop_assert!(row.start <= range.start && range.end <= row.end);
-                next = range.end;
-            }
-            prop_assert_eq!(next, layout.padded_coordinates());
-            for planes in [1, 9, 10] {
-                let rows: usize = (0..layout.rows()).map(|row| layout.row_len(Codec::Rht, row, planes, true)).sum();
-                prop_assert_eq!(rows, layout.message_len(Codec::Rht, planes, true));
-            }
-        }
-
-        #[test]
-        fn no_row_straddles_two_tensors_and_each_is_of_its_tensor_s_class(
-            sizes in prop::collection::vec(1usize..3_000, 1..8), row_log2 in 5u8..12,
-        ) {
-            let tensors: Vec<Tensor> = sizes
-                .iter()
-                .enumerate()
-                .map(|(i, n)| Tensor { coordinates: *n, layer_class: 7 - i as u8 })
-                .collect();
-            let layout = Layout::of_tensors(&tensors, 448).and_then(|l| l.with_row_log2(row_log2)).unwrap();
-            let mut end = 0;
-            let mut row = 0;
-            for tensor in &tensors {
-                let alone = Layout::new(tensor.coordinates, 448).and_then(|l| l.with_row_log2(row_log2)).unwrap();
-                end += tensor.coordinates;
-                for length in lengths(&alone) {
-                    prop_assert_eq!(layout.row_range(row).len(), length);
-                    prop_assert_eq!(layout.layer_class(row), tensor.layer_class);
-                    prop_assert!(layout.row_coordinates(row).end <= end);
-                    row += 1;
-                }
-                prop_assert_eq!(layout.row_coordinates(row - 1).end, end);
-            }
-            prop_assert_eq!(row, layout.rows());
-        }
-    }
-
-    #[test]
-    fn tails_are_split_into_descending_powers_of_two() {
-        let of = |n| lengths(&Layout::new(n, 448).unwrap());
-        assert_eq!(of(40_000), [32_768, 4_096, 2_048, 1_024, 64]);
-        assert_eq!([of(1), of(33), of(129), of(256)], [[32], [64], [256], [256]]);
-        assert_eq!(of(257), [256, 32]);
-        // Padding of a thirty-second is cheaper than another row.
-        assert_eq!([of(32_767), of(31_744)], [[32_768], [32_768]]);
-        assert_eq!(of(31_743), [16_384, 8_192, 4_096, 2_048, 1_024]);
-        assert_eq!(Layout::new(40_000, 448).unwrap().packets(), 93);
-    }
-
-    /// Bytes a coordinate of every length, the promise of wire version 3: tails cost next to nothing.
-    #[test]
-    fn no_message_beyond_4096_coordinates_costs_a_tenth_more_than_a_long_one() {
-        let bytes = |n: usize, planes| {
-            let layout = Layout::new(n, Codec::Rht.coordinates_per_packet(1500, planes, false)).unwrap();
-            layout.message_len(Codec::Rht, planes, false) as f64 / n as f64
-        };
-        for planes in [9, 10] {
-            let asymptote = bytes(1 << 24, planes);
-            let mut worst = (0.0, 0);
-            // Every length up to 2^17, where rows of every length are among the tails; beyond, prime steps.
-            for n in (4_097..1 << 17).chain((1 << 17..1_000_000).step_by(97)) {
-                let ratio = bytes(n, planes) / asymptote;
-                if ratio > worst.0 {
-                    worst = (ratio, n);
-                }
-            }
-            assert!(worst.0 < 1.1, "{planes} planes: {} × at {} coordinates", worst.0, worst.1);
-        }
-    }
-
-    #[test]
-    fn impossible_layouts_are_refused() {
-        assert_eq!(Layout::new(0, 352), Err(LayoutError::Empty));
-        assert_eq!(Layout::of_tensors(&[], 352), Err(LayoutError::Empty));
-        assert_eq!(Layout::new(5, 33), Err(LayoutError::CoordinatesPerPacket(33)));
-        assert_eq!(Layout::new(5, 8192), Err(LayoutError::CoordinatesPerPacket(8192)));
-        let tensors = [(3, 0), (0, 0)].map(|(coordinates, layer_class)| Tensor { coordinates, layer_class });
-        assert_eq!(Layout::of_tensors(&tensors, 352), Err(LayoutError::EmptyTensor(1)));
-        let layout = Layout::new(5, 352).unwrap();
-        assert_eq!(layout.with_layer_class(8), Err(LayoutError::LayerClass { tensor: 0, layer_class: 8 }));
-        assert_eq!(layout.with_row_log2(21), Err(LayoutError::RowLog2(21)));
-        for coordinates in [1 << 30, usize::MAX] {
-            assert!(matches!(Layout::new(coordinates, 32), Err(LayoutError::TooLong { .. })));
-        }
-    }
-}
+mod tests;

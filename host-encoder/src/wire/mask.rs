@@ -3,7 +3,8 @@
 
 use super::sizes::HEADER_LEN;
 
-/// What the sender's incarnation hides in the headers of its DATA: 48 bits, which are exclusive-ored over message and check. Who cannot read the network does not know them.
+/// What the sender's incarnation hides in the headers of its DATA: 48 bits, which are
+/// exclusive-ored over message and check. Who cannot read the network does not know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct HeaderMask {
     message: u32,
@@ -11,10 +12,12 @@ pub struct HeaderMask {
 }
 
 impl HeaderMask {
-    /// Of packets outside of sessions (files, test vectors), and of sealed ones, whose tags know the incarnation.
+    /// Of packets outside of sessions (files, test vectors), and of sealed ones, whose tags know
+    /// the incarnation.
     pub const NONE: Self = Self { message: 0, check: 0 };
 
-    /// An incarnation's; [`Self::NONE`] of 0, which none has. SplitMix64's finaliser (Steele, Lea, Flood 2014).
+    /// An incarnation's; [`Self::NONE`] of 0, which none has. SplitMix64's finaliser (Steele, Lea,
+    /// Flood 2014).
     pub const fn of(incarnation: u32) -> Self {
         let mut z = (incarnation as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +26,8 @@ impl HeaderMask {
         Self { message: (z >> 32) as u32, check: z as u16 }
     }
 
-    /// Puts it over a packet's header, or takes it off. What is shorter than a header stays as it is.
+    /// Puts it over a packet's header, or takes it off. What is shorter than a header stays as it
+    /// is.
     #[inline]
     pub fn apply(self, packet: &mut [u8]) {
         let Some(head) = packet.first_chunk_mut::<HEADER_LEN>() else { return };

@@ -34,7 +34,7 @@ pub struct Prefix {
     pub kind: Kind,
     /// Codec, 0 to 7.
     pub codec: u8,
-    /// Whether switches should cut others first (docs/reference/wire-format.md §7).
+    /// Whether switches should trim others first (docs/reference/wire-format.md §7).
     pub important: bool,
     /// Layer class, 0 (front layers) to 7.
     pub layer_class: u8,
@@ -67,7 +67,8 @@ impl Prefix {
         })
     }
 
-    /// The prefix as bytes. Only the low bits that the wire has of `codec` and `layer_class` are written.
+    /// The prefix as bytes. Only the low bits that the wire has of `codec` and `layer_class` are
+    /// written.
     #[inline]
     pub fn to_bytes(self) -> [u8; PREFIX_LEN] {
         let [r0, r1] = self.stream.rank.to_be_bytes();

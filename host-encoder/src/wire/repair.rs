@@ -4,7 +4,8 @@
 use super::{HEADER_LEN, Header, HeaderMask};
 use std::ops::Range;
 
-/// A packet that carries just `planes` of `packet`, which begins with plane 0 and is not sealed, under the same mask; `None` when it is no DATA packet or holds none of them.
+/// A packet that carries just `planes` of `packet`, which begins with plane 0 and is not sealed,
+/// under the same mask; `None` when it is no DATA packet or holds none of them.
 pub fn repair(packet: &[u8], planes: Range<u8>, mask: HeaderMask) -> Option<Vec<u8>> {
     let header = Header::parse_masked(packet, mask).ok().filter(|header| header.first_plane == 0)?;
     let (codec, n) = (header.codec(), header.coordinates);

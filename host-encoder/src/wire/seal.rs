@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sealed packets: authentication tags inside of a DATA packet that stay of use when switches cut it
-//! (docs/reference/wire-format.md §12).
+//! Sealed packets: authentication tags inside of a DATA packet that stay of use when switches trim
+//! it (docs/reference/wire-format.md §12).
 //!
 //! ```text
 //! header │ plane 0 │ tag │ planes 1 to 7 │ tag │ planes 8 to e − 1 │ tag
@@ -9,12 +9,13 @@
 //! ──────────────────────────────────────────────────────────────────►
 //! ```
 //!
-//! A tag is the first eight bytes of AEGISMAC-128L (RFC 10032, section 8.1) under a key of the job's incarnation, with the
-//! packet's first sixteen bytes for a nonce. These say which packet it is, so that no state of the MAC is used for two packets. The
-//! MAC does not depend on that: under one key and nonce it may tag several inputs, as the prefixes of one packet are.
+//! A tag is the first eight bytes of AEGISMAC-128L (RFC 10032, section 8.1) under a key of the
+//! job's incarnation, with the packet's first sixteen bytes for a nonce. These say which packet it
+//! is, so that no state of the MAC is used for two packets. The MAC does not depend on that: under
+//! one key and nonce it may tag several inputs, as the prefixes of one packet are.
 //!
-//! This module does not know where planes end: callers pass the offsets at which tags begin. Nothing here is secret but the
-//! key, and packets stay readable.
+//! This module does not know where planes end: callers pass the offsets at which tags begin.
+//! Nothing here is secret but the key, and packets stay readable.
 
 use std::fmt;
 
@@ -27,10 +28,12 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Bytes at a packet's front that are the MAC's nonce: version to σ. No tag begins in front of their end.
+/// Bytes at a packet's front that are the MAC's nonce: version to σ. No tag begins in front of
+/// their end.
 pub const NONCE_LEN: usize = 16;
 
-/// Bytes that the MAC takes in again, for the next tag, rather than put its state aside, which takes as long.
+/// Bytes that the MAC takes in again, for the next tag, rather than put its state aside, which
+/// takes as long.
 const AGAIN: usize = 256;
 
 /// What HKDF's `info` begins with, so that other uses of the job's key get other keys.
@@ -44,7 +47,8 @@ type Mac = Aegis128LMac<16>;
 #[error("a job key of {0} bytes (valid: 16, 32)")]
 pub struct SealKeyError(pub usize);
 
-/// The key that all ranks of a job share: 16 or 32 bytes from a good source of randomness. Wiped when dropped.
+/// The key that all ranks of a job share: 16 or 32 bytes from a good source of randomness. Wiped
+/// when dropped.
 #[derive(Clone)]
 pub struct SealKey(Zeroizing<Vec<u8>>);
 
@@ -57,7 +61,8 @@ impl SealKey {
         }
     }
 
-    /// 32 bytes for another use of the key (HKDF-SHA256, RFC 5869): `salt` makes them fresh, `info` names the use.
+    /// 32 bytes for another use of the key (HKDF-SHA256, RFC 5869): `salt` makes them fresh, `info`
+    /// names the use.
     pub fn derive(&self, salt: &[u8], info: &[u8]) -> Zeroizing<[u8; 32]> {
         let mut derived = Zeroizing::new([0; 32]);
         Hkdf::<Sha256>::new(Some(salt), &self.0)
@@ -73,11 +78,13 @@ impl fmt::Debug for SealKey {
     }
 }
 
-/// Seals packets of one incarnation of a job, and says how much of a packet that arrived may be believed.
+/// Seals packets of one incarnation of a job, and says how much of a packet that arrived may be
+/// believed.
 ///
-/// An incarnation is one run of the job: whoever restarts it with the same key counts on. Within an incarnation, the numbers
-/// in a header (job, rank, message, packet, first plane) should not come again with other planes: no tag would give way,
-/// but a receiver could not tell an old packet from a current one.
+/// An incarnation is one run of the job: whoever restarts it with the same key counts on. Within an
+/// incarnation, the numbers in a header (job, rank, message, packet, first plane) should not come
+/// again with other planes: no tag would give way, but a receiver could not tell an old packet from
+/// a current one.
 #[derive(Clone)]
 pub struct Sealer {
     key: Zeroizing<[u8; 16]>,
@@ -97,13 +104,14 @@ impl Sealer {
     ///
     /// # Panics
     ///
-    /// If boundaries do not ascend by at least [`TAG_LEN`], the first one is below [`NONCE_LEN`], or the last one leaves no room for its
-    /// tag.
+    /// If boundaries do not ascend by at least [`TAG_LEN`], the first one is below [`NONCE_LEN`],
+    /// or the last one leaves no room for its tag.
     pub fn seal(&self, packet: &mut [u8], boundaries: &[usize]) {
         self.seal_all(&mut [packet], boundaries);
     }
 
-    /// [`Self::seal`] of one packet, or of two that are as long as each other, which takes as long where vectors can do AES.
+    /// [`Self::seal`] of one packet, or of two that are as long as each other, which takes as long
+    /// where vectors can do AES.
     pub(crate) fn seal_all(&self, packets: &mut [&mut [u8]], boundaries: &[usize]) {
         let mut tagged = NONCE_LEN;
         for &boundary in boundaries {
@@ -156,13 +164,14 @@ impl Sealer {
         mac.finalize_and_reset().first_chunk().copied()
     }
 
-    /// How many bytes of a packet, from its front, may be believed: the offset of the last tag that arrived whole, or 0 where
-    /// that tag is wrong, or none arrived whole.
+    /// How many bytes of a packet, from its front, may be believed: the offset of the last tag that
+    /// arrived whole, or 0 where that tag is wrong, or none arrived whole.
     ///
-    /// Only the last whole tag is looked at. It covers all in front of it, earlier tags included; and where it is wrong,
-    /// someone changed the packet, which no cut does, and an earlier tag that still fits makes the rest no better company. What
-    /// arrived of a tag that is cut itself is ignored. `boundaries` are those of the packet as it was sent. Any
-    /// input is fine; the time taken depends on lengths alone.
+    /// Only the last whole tag is looked at. It covers all in front of it, earlier tags included;
+    /// and where it is wrong, someone changed the packet, which no trim does, and an earlier tag
+    /// that still fits makes the rest no better company. What arrived of a tag that is itself
+    /// incomplete is ignored. `boundaries` are those of the packet as it was sent. Any input is
+    /// fine; the time taken depends on lengths alone.
     pub fn believed(&self, packet: &[u8], boundaries: &[usize]) -> usize {
         let whole =
             |&boundary: &usize| packet.len().checked_sub(TAG_LEN).is_some_and(|room| boundary <= room);
@@ -172,7 +181,8 @@ impl Sealer {
         if tag.ct_eq(&rest[..TAG_LEN]).into() { last } else { 0 }
     }
 
-    /// A MAC that has taken in nothing. Whoever wants its tag asks for one that is reset afterwards: the crate's other way moves the whole state once more.
+    /// A MAC that has taken in nothing. Whoever wants its tag asks for one that is reset
+    /// afterwards: the crate's other way moves the whole state once more.
     fn mac(&self, nonce: &[u8; NONCE_LEN]) -> Mac {
         Mac::new_with_nonce(&self.key, nonce)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What arrives decides, not how: every cut, any order, duplicates, losses, instruction sets.
+//! What arrives decides, not how: every trim, any order, duplicates, losses, instruction sets.
 
 use proptest::prelude::*;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Isa, Job, Layout, Message, StreamId,
+    Codec, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Isa, Job, Layout, Message, RowReceiver, StreamId,
 };
 
 const JOB: Job = Job::new(11);
@@ -131,14 +131,14 @@ fn hash(index: u32) -> f32 {
 
 proptest! {
     #[test]
-    fn rows_taken_as_they_complete_are_those_of_the_whole_message(
+    fn rows_decoded_as_they_complete_are_those_of_the_whole_message(
         gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..12, row_log2 in 5u8..10,
         planes in 1u8..=12, seed: u64,
     ) {
         let layout = layout(gradient.len(), blocks, row_log2);
         let planes = planes.min(codec.planes());
         let message = encoded(&layout, codec, Isa::best(), planes, &gradient);
-        // Packets come in any order, some cut at first, some twice, some never.
+        // Packets come in any order, some trimmed at first, some twice, some never.
         let mut arrivals: Vec<(u64, &[u8])> = Vec::new();
         for index in 0..message.packets() {
             let (packet, luck) = (message.packet(index), shuffled(seed, index as u64));
@@ -152,38 +152,39 @@ proptest! {
         }
         arrivals.sort_unstable();
         let decoder = || Decoder::new(layout.clone(), JOB, ENVELOPE, decoding).with_codec(codec).with_planes(planes);
-        let (mut late, mut early) = (decoder(), decoder());
+        let row = |row| RowReceiver::new(&layout, row, JOB, ENVELOPE, decoding).with_codec(codec).with_planes(planes);
+        let (mut late, mut rows) = (decoder(), (0..layout.rows()).map(row).collect::<Vec<_>>());
         let mut got = vec![f32::NAN; layout.coordinates()];
-        let mut taken = Vec::new();
+        let mut decoded = Vec::new();
         for (_, packet) in &arrivals {
-            late.receive(packet).unwrap();
-            let receipt = early.receive(packet).unwrap();
-            let row = layout.packet_row(receipt.index);
-            prop_assert!(!taken.contains(&row) || (receipt.duplicate && receipt.completed.is_none()));
+            let index = late.receive(packet).unwrap().index;
+            let row = layout.packet_row(index);
+            let receipt = rows[row].receive(packet).unwrap();
+            prop_assert!(!decoded.contains(&row) || (receipt.duplicate && receipt.completed.is_none()));
             if let Some(completed) = receipt.completed {
-                prop_assert_eq!(completed, row);
-                prop_assert_eq!(early.decode_row_into(row, &mut got[layout.row_coordinates(row)]), Ok(true));
-                prop_assert_eq!(early.decode_row_into(row, &mut [0.0; 0]), Ok(false), "a row is taken once");
-                taken.push(row);
+                prop_assert!(completed == row && rows[row].is_complete());
+                rows[row].decode_into(&mut got[layout.row_coordinates(row)]).unwrap();
+                decoded.push(row);
             }
         }
-        for row in 0..layout.rows() {
+        for (row, receiver) in rows.iter().enumerate() {
             let complete = layout.row_packets(row).all(|index| late.coverage(index) >= planes);
-            prop_assert_eq!(complete, taken.contains(&row));
+            prop_assert_eq!(complete, decoded.contains(&row));
+            if !complete {
+                receiver.decode_into(&mut got[layout.row_coordinates(row)]).unwrap();
+            }
         }
-        prop_assert_eq!(early.stats(), late.stats());
-        early.decode_into(&mut got).unwrap();
         let mut expected = vec![f32::NAN; layout.coordinates()];
         late.decode_into(&mut expected).unwrap();
         prop_assert_eq!(bits(&got), bits(&expected));
-        // A decoder that is used again has forgotten what it took.
-        early.reset(ENVELOPE);
+        // A decoder that is used again has forgotten what it held.
+        late.reset(ENVELOPE);
         let (mut again, mut whole) = (expected.clone(), decoder());
         for packet in (0..message.packets()).map(|index| message.packet(index)) {
-            early.receive(packet).unwrap();
+            late.receive(packet).unwrap();
             whole.receive(packet).unwrap();
         }
-        early.decode_into(&mut again).unwrap();
+        late.decode_into(&mut again).unwrap();
         whole.decode_into(&mut expected).unwrap();
         prop_assert_eq!(bits(&again), bits(&expected));
     }
@@ -223,7 +224,7 @@ proptest! {
     #[test]
     fn instruction_sets_put_the_same_bytes_on_the_wire_and_take_the_same_numbers_off_it(
         gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..17, row_log2 in 5u8..11,
-        planes in any::<prop::sample::Index>(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
+        planes in any::<prop::sample::Index>(), lengths in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
     ) {
         let layout = layout(gradient.len(), blocks, row_log2);
         let planes = 1 + planes.index(usize::from(codec.planes())) as u8;
@@ -231,7 +232,7 @@ proptest! {
         let packets: Vec<&[u8]> = (0..message.packets())
             .map(|index| {
                 let packet = message.packet(index);
-                &packet[..HEADER_LEN + cuts[index % cuts.len()].index(packet.len() - HEADER_LEN + 1)]
+                &packet[..HEADER_LEN + lengths[index % lengths.len()].index(packet.len() - HEADER_LEN + 1)]
             })
             .collect();
         let values = decoded(&layout, codec, decoding, Isa::PORTABLE, &packets);

@@ -33,7 +33,7 @@ fn receive_all(decoder: &mut Decoder, sent: &Message) {
     }
 }
 
-/// Sends every packet cut to what `kept` says (`None`: lost) and decodes.
+/// Sends every packet trimmed to what `kept` says (`None`: lost) and decodes.
 fn transfer(
     gradient: &[f32],
     layout: &Layout,
@@ -54,15 +54,15 @@ fn transfer(
     out
 }
 
-fn cut_to(planes: u8) -> impl Fn(usize, &[u8]) -> Option<usize> {
+fn trim_to(planes: u8) -> impl Fn(usize, &[u8]) -> Option<usize> {
     move |_, packet| {
         let n = usize::from(packet[11]) * 32;
         Some(HEADER_LEN + plane_offset(planes, n))
     }
 }
 
-/// The share of coordinates in the packets that were drawn: with a few thousand packets it strays from the drawing's
-/// probability by more than the tolerance of the formula.
+/// The share of coordinates in the packets that were drawn: with a few thousand packets it strays
+/// from the drawing's probability by more than the tolerance of the formula.
 fn share(layout: &Layout, hit: impl Fn(usize) -> bool) -> f64 {
     let count: usize = (0..layout.packets()).filter(|i| hit(*i)).map(|i| layout.packet_range(i).len()).sum();
     count as f64 / layout.padded_coordinates() as f64
@@ -105,11 +105,11 @@ fn extreme_rows_decode_whole() {
         assert!(nmse(&got, &row) < 1e-12, "{name}: {}", nmse(&got, &row));
     }
     let zeros = transfer(&vec![0.0; 5000], &layout(5000), 3, Decoding::Unbiased, |_, _| Some(HEADER_LEN));
-    assert!(zeros.iter().all(|v| *v == 0.0), "zeros are exact, however deep the cut");
+    assert!(zeros.iter().all(|v| *v == 0.0), "zeros are exact, however deep the trim");
 }
 
 #[test]
-fn sign_only_cuts_of_a_share_p_have_the_closed_form_error() {
+fn sign_only_trims_of_a_share_p_have_the_closed_form_error() {
     let gradient = gaussian(64 * 32_768, 2);
     let layout = layout(gradient.len());
     for p in [0.1, 0.25, 0.5, 1.0] {
@@ -120,9 +120,9 @@ fn sign_only_cuts_of_a_share_p_have_the_closed_form_error() {
             (Decoding::Paper, p * (std::f64::consts::FRAC_PI_2 - 1.0)),
             (Decoding::Mmse, p * (1.0 - std::f64::consts::FRAC_2_PI)),
         ] {
-            let cut = cut_to(1);
+            let trimmed = trim_to(1);
             let got = transfer(&gradient, &layout, 9, decoding, |index, packet| {
-                if hit(index) { cut(index, packet) } else { Some(packet.len()) }
+                if hit(index) { trimmed(index, packet) } else { Some(packet.len()) }
             });
             let measured = nmse(&got, &gradient);
             assert!(
@@ -135,11 +135,11 @@ fn sign_only_cuts_of_a_share_p_have_the_closed_form_error() {
 }
 
 #[test]
-fn every_depth_of_cut_has_the_error_of_the_best_known_quantiser() {
+fn every_depth_of_trim_has_the_error_of_the_best_known_quantiser() {
     let gradient = gaussian(32 * 32_768, 3);
     // EDEN's figures (Vargaftik et al., ICML'22), unbiased.
     for (planes, best) in [(1, 0.5708), (2, 0.133), (4, 0.0096), (8, 4.1e-5)] {
-        let got = transfer(&gradient, &layout(gradient.len()), 4, Decoding::Unbiased, cut_to(planes));
+        let got = transfer(&gradient, &layout(gradient.len()), 4, Decoding::Unbiased, trim_to(planes));
         let measured = nmse(&got, &gradient);
         assert!((measured / best - 1.0).abs() < 0.05, "{planes} planes: {measured} against {best}");
     }
@@ -158,9 +158,9 @@ fn lost_packets_have_the_closed_form_error_too() {
 }
 
 #[test]
-fn decoding_is_unbiased_over_rotations_at_any_mix_of_cuts() {
-    // The mean over many independent rotations must approach the input as 1/N does: its NMSE over N rotations is the
-    // single one's divided by N, plus the squared bias.
+fn decoding_is_unbiased_over_rotations_at_any_mix_of_trims() {
+    // The mean over many independent rotations must approach the input as 1/N does: its NMSE over N
+    // rotations is the single one's divided by N, plus the squared bias.
     let gradient = gaussian(2_048, 5);
     let rounds = 400;
     let mut mean = vec![0.0f64; gradient.len()];
@@ -170,8 +170,8 @@ fn decoding_is_unbiased_over_rotations_at_any_mix_of_cuts() {
             transfer(&gradient, &layout(gradient.len()), message, Decoding::Unbiased, |index, packet| {
                 match (uniform(message, index as u32) * 4.0) as u32 {
                     0 => None,
-                    1 => cut_to(1)(index, packet),
-                    2 => cut_to(3)(index, packet),
+                    1 => trim_to(1)(index, packet),
+                    2 => trim_to(3)(index, packet),
                     _ => Some(packet.len()),
                 }
             });
@@ -220,7 +220,7 @@ fn order_duplicates_and_repairs_do_not_matter() {
     let twice_backwards =
         decode(&mut all.iter().rev().flat_map(|p| [p[..60].to_vec(), p.clone(), p[..200].to_vec()]));
     assert!(plain == twice_backwards);
-    // Cut to three planes and a piece, then the rest as repairs, upper planes first.
+    // Trimmed to three planes and a piece, then the rest as repairs, upper planes first.
     let repaired = decode(&mut (0..sent.packets()).flat_map(|i| {
         let repair = |planes| sent.repair(i, planes).unwrap();
         [repair(8..PLANES), all[i][..HEADER_LEN + 56 * 3 + 7].to_vec(), repair(3..8)]
@@ -230,7 +230,7 @@ fn order_duplicates_and_repairs_do_not_matter() {
 }
 
 #[test]
-fn a_sender_cuts_as_a_switch_does() {
+fn a_sender_trims_as_a_switch_does() {
     let gradient = gaussian(3_000, 12);
     let whole = encode(&gradient, &layout(3_000), 2);
     for planes in 1..=PLANES {
@@ -303,16 +303,14 @@ fn outputs_of_a_wrong_length_are_refused_and_left_alone() {
         assert_eq!(decoder.add_into(&mut out), expected);
         assert!(out.iter().all(|v| *v == 0.25), "{length}");
     }
-    let row = layout.row_coordinates(1).len();
-    for length in [0, row - 1, row + 1] {
+    let row = RowReceiver::new(&layout, 1, JOB, ENVELOPE, Decoding::Unbiased);
+    let expected = layout.row_coordinates(1).len();
+    for length in [0, expected - 1, expected + 1] {
         let mut out = vec![0.25f32; length];
-        let expected = OutputError { got: length, expected: row };
-        assert_eq!(decoder.decode_row_into(1, &mut out), Err(expected));
-        assert_eq!(decoder.add_row_into(1, &mut out), Err(expected));
+        assert_eq!(row.decode_into(&mut out), Err(OutputError { got: length, expected }));
+        assert_eq!(row.add_into(&mut out), Err(OutputError { got: length, expected }));
         assert!(out.iter().all(|v| *v == 0.25), "{length}");
     }
-    assert_eq!(decoder.decode_row_into(1, &mut vec![0.0; row]), Ok(true), "an error takes nothing");
-    assert_eq!(decoder.decode_row_into(99, &mut vec![0.0; row]), Ok(false), "no such row");
 }
 
 #[test]
@@ -334,7 +332,7 @@ fn a_limit_decodes_as_if_no_more_had_arrived() {
         out
     };
     let planes = |i: usize| (i % usize::from(PLANES + 1)) as u8;
-    let cut = decode(
+    let trimmed = decode(
         &|i| {
             let n = layout.packet_range(i).len();
             (planes(i) > 0).then(|| HEADER_LEN + plane_offset(planes(i), n))
@@ -342,7 +340,7 @@ fn a_limit_decodes_as_if_no_more_had_arrived() {
         &|_| PLANES,
     );
     let limited = decode(&|_| Some(usize::MAX), &planes);
-    assert!(cut == limited, "replicas that hold more decode to the same bits");
+    assert!(trimmed == limited, "replicas that hold more decode to the same bits");
 }
 
 #[test]
@@ -362,7 +360,8 @@ fn rows_of_low_energy_in_the_last_step_are_the_less_important_ones() {
             assert_eq!(sent.importance(i), expected, "step {step}, packet {i}");
         }
         figures.learn(&sent);
-        // Else the row in the middle would be measured against its own figure, under another rotation.
+        // Else the row in the middle would be measured against its own figure, under another
+        // rotation.
         gradient.iter_mut().for_each(|v| *v *= 1.001);
     }
 }
@@ -376,7 +375,8 @@ fn importance_is_final_with_the_row_however_near_the_threshold_it_is() {
     encoder.encode(&gradient, ENVELOPE, PLANES, &mut sent).unwrap();
     let figures: Vec<f64> = sent.rows().iter().map(|row| row.figure).collect();
     for row in 0..layout.rows() {
-        // What the row is measured at is known only when it is encoded; before, about 10⁻⁷ of it is guesswork.
+        // What the row is measured at is known only when it is encoded; before, about 10⁻⁷ of it is
+        // guesswork.
         for (threshold, expected) in
             [(figures[row], true), (figures[row].next_up(), false), (figures[row].next_down(), true)]
         {
@@ -434,34 +434,6 @@ fn a_row_alone_has_the_bytes_that_it_has_within_its_message() {
 }
 
 #[test]
-fn rows_that_many_threads_own_decode_as_the_message_does() {
-    let gradient = gaussian(200_000, 14);
-    let layout = layout(gradient.len());
-    let sent = encode(&gradient, &layout, 4);
-    let mut message = decoder(&layout, 4, Decoding::Unbiased);
-    receive_all(&mut message, &sent);
-    let (mut expected, mut got) = (vec![0.0; gradient.len()], vec![0.0; gradient.len()]);
-    message.decode_into(&mut expected).unwrap();
-    let rows = decoder(&layout, 4, Decoding::Unbiased).into_rows();
-    std::thread::scope(|scope| {
-        let mut rest = &mut got[..];
-        for mut row in rows {
-            let (out, tail) = rest.split_at_mut(layout.row_coordinates(row.row()).len());
-            rest = tail;
-            let (layout, sent) = (&layout, &sent);
-            scope.spawn(move || {
-                for index in layout.row_packets(row.row()) {
-                    row.receive(sent.packet(index)).unwrap();
-                }
-                assert!(row.is_complete());
-                row.decode_into(out).unwrap();
-            });
-        }
-    });
-    assert!(got == expected);
-}
-
-#[test]
 fn a_receiver_takes_only_packets_of_the_message_that_it_was_told() {
     let gradient = gaussian(40_000, 15);
     let layout = layout(gradient.len());
@@ -510,7 +482,7 @@ fn huge_gradients_are_decoded_as_ordinary_ones_are() {
     let gradient = gaussian(1 << 15, 18);
     let scaled: Vec<f32> = gradient.iter().map(|v| v * 1e37).collect();
     for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
-        let of = |gradient: &[f32]| transfer(gradient, &layout(gradient.len()), 3, decoding, cut_to(1));
+        let of = |gradient: &[f32]| transfer(gradient, &layout(gradient.len()), 3, decoding, trim_to(1));
         let (usual, huge) = (of(&gradient), of(&scaled));
         let ratio = nmse(&huge, &scaled) / nmse(&usual, &gradient);
         assert!((ratio - 1.0).abs() < 1e-3, "{decoding:?}: {ratio}");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises at the edges: sparse and subnormal rows, made-up headers, cut repairs in any order.
+//! Promises at the edges: sparse and subnormal rows, made-up headers, trimmed repairs in any order.
 
 use proptest::prelude::*;
 use trimwire_encoder::wire::plane_offset;
 use trimwire_encoder::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Header, Job,
-    Layout, Message, PLANES, PacketError, StreamId, expected_nmse, nmse,
+    Layout, Message, PLANES, StreamId, expected_nmse, nmse,
 };
 
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77 };
@@ -34,20 +34,22 @@ fn spike(value: f32) -> Vec<f32> {
 }
 
 #[test]
-fn a_lone_spike_is_exact_at_any_cut_but_that_to_its_cell() {
+fn a_lone_spike_is_exact_at_any_trim_but_that_to_its_cell() {
     let layout = Layout::new(32_768, DEFAULT_COORDINATES_PER_PACKET).unwrap();
     let row = spike(-3.0);
     let sent = encode(&row, &layout);
     for planes in 1..=PLANES {
-        let cut = |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
-        let got = decode(&layout, (0..sent.packets()).map(cut));
-        // With all bit-planes it is decoded by its cell: the square of half a cell's width, (17/32 / 29.5 / 2)².
+        let trimmed = |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
+        let got = decode(&layout, (0..sent.packets()).map(trimmed));
+        // With all bit-planes it is decoded by its cell: the square of half a cell's width, (17/32
+        // / 29.5 / 2)².
         let bound = if planes == 8 { 8.2e-5 } else { 1e-9 };
         assert!(nmse(&got, &row) < bound, "{planes} planes: {}", nmse(&got, &row));
     }
 }
 
-/// Rows that are rotated once although their magnitudes are not all alike: κ is 255, and one plane does not say everything.
+/// Rows that are rotated once although their magnitudes are not all alike: κ is 255, and one plane
+/// does not say everything.
 #[test]
 fn what_is_nearly_a_lone_spike_has_the_error_of_its_depth_and_no_bias() {
     let layout = Layout::new(32_768, DEFAULT_COORDINATES_PER_PACKET).unwrap();
@@ -61,8 +63,9 @@ fn what_is_nearly_a_lone_spike_has_the_error_of_its_depth_and_no_bias() {
         let sent = encode(&row, &layout);
         assert!(!sent.rows()[0].twice, "{share}");
         for planes in 2..=8 {
-            let cut = |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
-            let got = decode(&layout, (0..sent.packets()).map(cut));
+            let trimmed =
+                |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
+            let got = decode(&layout, (0..sent.packets()).map(trimmed));
             let promise = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]);
             let error = nmse(&got, &row);
             assert!(
@@ -78,7 +81,8 @@ fn what_is_nearly_a_lone_spike_has_the_error_of_its_depth_and_no_bias() {
     }
 }
 
-/// docs/reference/wire-format.md §8, "Three decodings": a few equal non-zeros are what one rotation makes no normal coordinates of.
+/// docs/reference/wire-format.md §8, "Three decodings": a few equal non-zeros are what one rotation
+/// makes no normal coordinates of.
 #[test]
 fn the_mean_projection_of_equal_non_zeros_is_as_near_to_1_as_is_promised_for_their_row_s_length() {
     const ROWS: usize = 400;
@@ -86,7 +90,8 @@ fn the_mean_projection_of_equal_non_zeros_is_as_near_to_1_as_is_promised_for_the
         let d = 1usize << log2;
         let layout = Layout::new(ROWS * d, 448).and_then(|layout| layout.with_row_log2(log2)).unwrap();
         for k in [1, 2, 3, 4, 7, 16, d / 2, d] {
-            // Of 256 and more, which are rotated once, sums lie on a lattice that edges of cells cut unevenly.
+            // Of 256 and more, which are rotated once, sums lie on a lattice that edges of cells
+            // divide unevenly.
             let promise = if k < 256 { promise } else { 0.035 };
             let mut gradient = vec![0.0f32; ROWS * d];
             for (row, values) in gradient.chunks_mut(d).enumerate() {
@@ -99,9 +104,9 @@ fn the_mean_projection_of_equal_non_zeros_is_as_near_to_1_as_is_promised_for_the
             }
             let sent = encode(&gradient, &layout);
             for planes in 1..=8 {
-                let cut =
+                let trimmed =
                     |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
-                let got = decode(&layout, (0..sent.packets()).map(cut));
+                let got = decode(&layout, (0..sent.packets()).map(trimmed));
                 let projections: Vec<f64> = got
                     .chunks(d)
                     .zip(gradient.chunks(d))
@@ -138,16 +143,6 @@ fn a_short_last_row_is_as_important_as_its_energy_per_coordinate() {
 }
 
 #[test]
-fn planes_of_two_encodings_do_not_mix() {
-    let layout = Layout::new(352, 352).unwrap();
-    let (one, other) = (encode(&[1.0; 352], &layout), encode(&[2.0; 352], &layout));
-    let mut decoder = Decoder::new(layout.clone(), JOB, ENVELOPE, Decoding::Unbiased);
-    decoder.receive(&one.packet(0)[..200]).unwrap();
-    assert_eq!(decoder.receive(other.packet(0)), Err(PacketError::Contradiction(0)));
-    assert_eq!(decoder.coverage(0), decoder.receive(&one.packet(0)[..200]).unwrap().planes_now);
-}
-
-#[test]
 fn whole_packets_are_expected_to_have_no_error() {
     for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
         assert_eq!(expected_nmse(Codec::Rht, decoding, &[(PLANES, 1.0)]), 0.0);
@@ -156,7 +151,7 @@ fn whole_packets_are_expected_to_have_no_error() {
 
 proptest! {
     #[test]
-    fn cut_repairs_decode_the_same_in_any_order(
+    fn trimmed_repairs_decode_the_same_in_any_order(
         pieces in prop::collection::vec((0..PLANES, 1..=PLANES, 0usize..1_500), 1..8),
         order in prop::collection::vec(any::<prop::sample::Index>(), 8),
     ) {

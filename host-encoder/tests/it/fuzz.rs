@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fuzz targets: a valid message, and what can happen to it under way. `cargo test` runs each for a bounded number of inputs, after those in
-//! `tests/it/__fuzz__`; under `cargo bolero test` the same targets run as long as one likes.
+//! Fuzz targets: a valid message, and what can happen to it under way. `cargo test` runs each for a
+//! bounded number of inputs, after those in `tests/it/__fuzz__`; under `cargo bolero test` the same
+//! targets run as long as one likes.
 //!
-//! Random bytes only test the first comparison of a parser. So every target starts from packets of a working encoder — rows of 2^15 and packets of every size among them —
-//! and damages them: cut, repeated, reordered, repaired, flipped, spliced, with the header's check right or wrong.
+//! Random bytes only test the first comparison of a parser. So every target starts from packets of
+//! a working encoder — rows of 2^15 and packets of every size among them — and damages them:
+//! trimmed, repeated, reordered, repaired, flipped, spliced, with the header's check right or
+//! wrong.
 
 use crate::arrival::{Arrival, LARGE, SEALED, SMALL, Subject, envelope, mend};
-use crate::corpus;
-use crate::corpus::{Reached, Target, generated, name, variant};
 use bolero::check;
 use trimwire_encoder::{Codec, Decoder, Decoding, HEADER_LEN, Header, PacketView, Prefix};
 
@@ -64,26 +65,13 @@ fn receive_and_decode(subject: &Subject, decoding: Decoding, arrivals: &[Arrival
             assert_eq!(nan, if *marked { values.len() } else { 0 }, "{codec}, {decoding:?}, row {row}");
         }
     }
-    rows_are_those_of_the_message(subject, &decoder, &out);
     if all_genuine {
         completing_gives_the_whole_message(subject, decoder, decoding);
     }
 }
 
-/// Rows that are complete may be taken one by one, and are the same.
-fn rows_are_those_of_the_message(subject: &Subject, decoder: &Decoder, out: &[f32]) {
-    let mut by_row = decoder.clone();
-    for row in 0..subject.layout.rows() {
-        let place = subject.layout.row_coordinates(row);
-        let mut got = vec![0.0f32; place.len()];
-        if by_row.decode_row_into(row, &mut got).expect("an output of the right length") {
-            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-            assert!(got.iter().zip(&out[place]).all(same), "row {row}");
-        }
-    }
-}
-
-/// Whatever arrived before, of a genuine message, in whatever order: with the rest it is the message.
+/// Whatever arrived before, of a genuine message, in whatever order: with the rest it is the
+/// message.
 fn completing_gives_the_whole_message(subject: &Subject, mut decoder: Decoder, decoding: Decoding) {
     let mut whole = subject.decoder(decoding);
     for index in 0..subject.messages[0].packets() {
@@ -162,7 +150,8 @@ fn of_sealed_packets_nothing_counts_but_what_their_sender_wrote() {
             let bits = |decoder: &Decoder| -> Vec<u32> {
                 subject.decoded(decoder).into_iter().map(f32::to_bits).collect()
             };
-            // Where only a repair arrived, the header counts but no plane does: a limit of 0 would not count the header.
+            // Where only a repair arrived, the header counts but no plane does: a limit of 0 would
+            // not count the header.
             let repaired =
                 (0..subject.messages[0].packets()).any(|i| decoder.arrived(i) && decoder.coverage(i) == 0);
             assert!(repaired || bits(&decoder) == bits(&genuine));
@@ -191,197 +180,4 @@ fn up_to_four_wrong_bits_in_a_header_are_refused() {
             assert_eq!(refused, packet != sent, "two flips of one bit are none");
         },
     );
-}
-
-fn targets() -> [Target; 5] {
-    let heads =
-        SMALL.iter().flat_map(|subject| (0..2).map(|packet| subject.messages[0].packet(packet).to_vec()));
-    [
-        Target {
-            name: name(any_bytes_are_a_header_or_an_error_and_headers_write_what_they_read),
-            reach: what_bytes_are,
-            first: heads.collect(),
-            tries: 100_000,
-            outcomes: &[
-                "Short",
-                "Version",
-                "Kind",
-                "NotData",
-                "Codec",
-                "Check",
-                "FirstPlane",
-                "Empty",
-                "Sigma",
-                "Twice",
-                "cut",
-                "whole",
-                "longer",
-            ],
-        },
-        Target {
-            name: name(small_messages_of_every_codec_are_refused_or_decoded),
-            reach: |bytes| {
-                let (subject, _, arrivals): (u8, u8, Vec<Arrival>) = generated(bytes);
-                what_arrivals_bring(&SMALL, subject, &arrivals)
-            },
-            first: Vec::new(),
-            tries: 200_000,
-            outcomes: &[
-                "Short",
-                "Version",
-                "Kind",
-                "NotData",
-                "Codec",
-                "Check",
-                "FirstPlane",
-                "Empty",
-                "Sigma",
-                "Twice",
-                "OtherMessage",
-                "OtherCodec",
-                "LayerClass",
-                "Index",
-                "Coordinates",
-                "Contradiction",
-                "no plane",
-                "planes",
-                "duplicate",
-                "completed",
-            ],
-        },
-        Target {
-            name: name(rows_of_full_length_in_packets_of_all_sizes_are_refused_or_decoded),
-            reach: |bytes| {
-                let (subject, _, arrivals): (u8, u8, Vec<Arrival>) = generated(bytes);
-                what_arrivals_bring(&LARGE, subject, &arrivals)
-            },
-            first: Vec::new(),
-            tries: 20_000,
-            outcomes: &[
-                "Short",
-                "Version",
-                "Kind",
-                "NotData",
-                "Codec",
-                "Check",
-                "FirstPlane",
-                "Empty",
-                "Sigma",
-                "Twice",
-                "OtherMessage",
-                "OtherCodec",
-                "LayerClass",
-                "Index",
-                "Coordinates",
-                "Contradiction",
-                "no plane",
-                "planes",
-                "duplicate",
-                "completed",
-            ],
-        },
-        Target {
-            name: name(of_sealed_packets_nothing_counts_but_what_their_sender_wrote),
-            reach: |bytes| {
-                let (subject, arrivals): (u8, Vec<Arrival>) = generated(bytes);
-                what_arrivals_bring(&SEALED, subject, &arrivals)
-            },
-            first: Vec::new(),
-            tries: 100_000,
-            outcomes: &[
-                "Short",
-                "Version",
-                "Kind",
-                "NotData",
-                "Codec",
-                "Check",
-                "FirstPlane",
-                "Empty",
-                "Sigma",
-                "Twice",
-                "OtherMessage",
-                "Index",
-                "Unsealed",
-                "no plane",
-                "planes",
-                "duplicate",
-                "completed",
-            ],
-        },
-        Target {
-            name: name(up_to_four_wrong_bits_in_a_header_are_refused),
-            reach: |bytes| {
-                let (index, bits, count): (u8, [u8; 4], u8) = generated(bytes);
-                let packet = with_wrong_bits(index, &bits[..=usize::from(count) % 4]);
-                let outcome = SMALL[0].decoder(Decoding::Unbiased).receive(&packet);
-                [outcome.map_or_else(|error| variant(&error), |_| "taken".to_owned())].into()
-            },
-            first: Vec::new(),
-            tries: 10_000,
-            outcomes: &["Version", "Kind", "NotData", "Check", "taken"],
-        },
-    ]
-}
-
-fn what_bytes_are(bytes: &[u8]) -> Reached {
-    let mut mended = bytes.to_vec();
-    mend(&mut mended);
-    let mut reached = Reached::new();
-    for bytes in [bytes, &mended] {
-        reached.insert(match PacketView::parse(bytes) {
-            Err(error) => variant(&error),
-            Ok(view) => {
-                let (header, body) = (view.header(), view.body().len());
-                let codec = header.codec();
-                let whole = codec.body_len(header.coordinates)
-                    - codec.plane_offset(header.first_plane, header.coordinates);
-                let length = ["cut", "whole", "longer"]
-                    [usize::from(body == whole) + usize::from(bytes.len() > HEADER_LEN + whole)];
-                format!("{length} ({codec})")
-            }
-        });
-    }
-    reached
-}
-
-/// What becomes of each packet of an input, by subject, damage, kind, sender, and what was held of it before.
-fn what_arrivals_bring(subjects: &[Subject], subject: u8, arrivals: &[Arrival]) -> Reached {
-    let number = usize::from(subject) % subjects.len();
-    let subject = &subjects[number];
-    let mut decoder = subject.decoder(Decoding::Unbiased);
-    let mut reached = Reached::new();
-    for arrival in arrivals {
-        let (packet, _) = arrival.bytes(subject);
-        let held = match decoder.coverage(usize::from(arrival.index) % subject.layout.packets()) {
-            0 => "no plane held",
-            planes if planes < subject.messages[0].planes() => "some planes held",
-            _ => "all planes held",
-        };
-        let outcome = match decoder.receive(&packet) {
-            Err(error) => variant(&error),
-            Ok(receipt) if receipt.duplicate => "duplicate".to_owned(),
-            Ok(receipt) if receipt.completed.is_some() => "completed".to_owned(),
-            Ok(receipt) if receipt.planes_now > receipt.planes_before => "planes".to_owned(),
-            Ok(_) => "no plane".to_owned(),
-        };
-        let damage = arrival.damage.as_ref().map_or_else(|| "unharmed".to_owned(), variant);
-        let kind = if arrival.repair.is_some() { "repair" } else { "first planes" };
-        let sender = if arrival.foreign { "another message's" } else { "the message's" };
-        for circumstance in [&format!("subject {number}"), &damage, kind, sender, held] {
-            reached.insert(format!("{outcome} ({circumstance})"));
-        }
-    }
-    reached
-}
-
-#[test]
-fn the_corpora_reach_what_they_are_there_for() {
-    corpus::check(&targets());
-}
-
-#[test]
-#[ignore = "writes the corpora anew"]
-fn the_corpora_are_made_anew() {
-    corpus::make(&targets());
-    corpus::check(&targets());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a row says that it held, and the same packets whole, give the same bits: what a transcript is worth.
+//! What a row says that it held, and the same packets whole, give the same bits: what a transcript
+//! is worth.
 
 use proptest::prelude::*;
 use trimwire_encoder::wire::{HeaderMask, repair};
@@ -16,7 +17,8 @@ fn bits(row: &RowReceiver, coordinates: usize) -> Vec<u32> {
     out.into_iter().map(f32::to_bits).collect()
 }
 
-/// What arrives of a packet: a prefix, by tenths of a percent of its body; perhaps a repair from some plane on, a prefix of it, too.
+/// What arrives of a packet: a prefix, by tenths of a percent of its body; perhaps a repair from
+/// some plane on, a prefix of it, too.
 type Arrival = (Option<u16>, Option<(u8, u16)>);
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
@@ -33,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_whole_packet_cut_to_what_was_held_decodes_to_the_same_bits(
+    fn a_whole_packet_trimmed_to_what_was_held_decodes_to_the_same_bits(
         gradient in prop::collection::vec(-2.0_f32..2.0, 1..900),
         codec in prop::sample::select(Codec::ALL.to_vec()),
         decoding in prop::sample::select(vec![Decoding::Unbiased, Decoding::Mmse, Decoding::Paper]),
@@ -56,7 +58,7 @@ proptest! {
                 whole.receive(packet).expect("a whole packet");
                 let (prefix, more) = arrivals[index % arrivals.len()];
                 if let Some(share) = prefix {
-                    lossy.receive(part(packet, share)).expect("a cut packet");
+                    lossy.receive(part(packet, share)).expect("a trimmed packet");
                 }
                 if let Some((first, share)) = more
                     && let Some(again) = repair(packet, first % planes..planes, HeaderMask::NONE)
@@ -66,7 +68,7 @@ proptest! {
             }
             for index in layout.row_packets(row) {
                 prop_assert_eq!(whole.held(index), Some(message.packet(index).len() - HEADER_LEN));
-                whole.cut_to(index, lossy.held(index));
+                whole.trim_to(index, lossy.held(index));
                 prop_assert_eq!(whole.held(index), lossy.held(index));
             }
             let coordinates = layout.row_coordinates(row).len();
@@ -76,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_of_the_row_is_not_held_and_a_reset_forgets_cuts() {
+fn what_is_not_of_the_row_is_not_held_and_a_reset_forgets_trims() {
     let layout = Layout::new(300, 32).and_then(|layout| layout.with_row_log2(7)).expect("a layout");
     let mut message = Message::default();
     Encoder::new(layout.clone(), JOB).encode(&[1.0; 300], ENVELOPE, 10, &mut message).expect("a message");
@@ -84,9 +86,9 @@ fn what_is_not_of_the_row_is_not_held_and_a_reset_forgets_cuts() {
     assert_eq!((row.held(0), row.held(layout.packets() - 1)), (None, None));
     row.receive(message.packet(0)).expect("the first packet");
     let body = message.packet(0).len() - HEADER_LEN;
-    row.cut_to(0, Some(usize::MAX));
-    assert_eq!(row.held(0), Some(body), "a cut to more than there is is none");
-    row.cut_to(0, None);
+    row.trim_to(0, Some(usize::MAX));
+    assert_eq!(row.held(0), Some(body), "a trim to more than there is is none");
+    row.trim_to(0, None);
     assert_eq!(row.held(0), None);
     row.reset(ENVELOPE);
     row.receive(message.packet(0)).expect("the first packet");

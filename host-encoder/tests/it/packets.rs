@@ -30,7 +30,8 @@ fn header() -> Header {
 
 #[test]
 fn the_header_is_these_twenty_bytes() {
-    // By hand from docs/reference/wire-format.md: 1.5 is 0x3fc00000, and the row is rotated twice; job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14.
+    // By hand from docs/reference/wire-format.md: 1.5 is 0x3fc00000, and the row is rotated twice;
+    // job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14.
     let golden = [
         0x41, 0x1b, 0xa9, 0x55, 0x01, 0x02, 0x03, 0x04, 0x9a, 0xbc, 0xde, 0x0e, 0xbf, 0xc0, 0x00, 0x00, 203,
         66,
@@ -127,12 +128,12 @@ proptest! {
         }
         let mut out = vec![0.0; 2_000];
         decoder.decode_into(&mut out).unwrap();
-        prop_assert!(decoder.stats().full + decoder.stats().cut + decoder.stats().missing == layout.packets());
+        prop_assert!(decoder.stats().full + decoder.stats().trimmed + decoder.stats().missing == layout.packets());
     }
 
     #[test]
-    fn any_cut_of_any_packet_decodes(
-        length in 1usize..3_000, seed: u32, cuts in prop::collection::vec(HEADER_LEN..1_500, 1..10),
+    fn any_trim_of_any_packet_decodes(
+        length in 1usize..3_000, seed: u32, lengths in prop::collection::vec(HEADER_LEN..1_500, 1..10),
     ) {
         let gradient: Vec<f32> = (0..length as u32).map(|i| (i.wrapping_mul(seed | 1) >> 8) as f32 / 1e6 - 8.0).collect();
         let layout = Layout::new(length, DEFAULT_COORDINATES_PER_PACKET).unwrap();
@@ -142,10 +143,10 @@ proptest! {
         let mut decoder = Decoder::new(layout, Job::new(5), envelope, Decoding::Unbiased);
         for index in 0..message.packets() {
             let packet = message.packet(index);
-            let cut = &packet[..cuts[index % cuts.len()].min(packet.len())];
-            let receipt = decoder.receive(cut).unwrap();
+            let held = &packet[..lengths[index % lengths.len()].min(packet.len())];
+            let receipt = decoder.receive(held).unwrap();
             prop_assert_eq!(receipt.planes_now, decoder.coverage(index));
-            prop_assert_eq!(receipt.planes_now == PLANES, cut.len() == packet.len());
+            prop_assert_eq!(receipt.planes_now == PLANES, held.len() == packet.len());
         }
         let mut out = vec![f32::NAN; length];
         decoder.decode_into(&mut out).unwrap();

@@ -48,7 +48,8 @@ fn values(length: usize, seed: u32, odd: u8) -> Vec<f32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Its packets are those that the original sender would have written under the new name with the old keys, and decode to the same bits.
+    /// Its packets are those that the original sender would have written under the new name with
+    /// the old keys, and decode to the same bits.
     #[test]
     fn a_row_that_is_sent_on_is_the_row_that_came(
         length in 1_usize..5_000, blocks in 1_usize..40, log2 in 5_u8..13, planes in 1_u8..=10, seed: u32, odd in 0_u8..8, sealed: bool,
@@ -102,22 +103,22 @@ fn what_is_damaged_or_of_another_length_is_not_sent_on_as_it_came() {
     let mut packets = vec![0; encoder.row_len(0, 10)];
     encoder.encode_row(0, &values, from, RowChoice::whole(Codec::Rht), &mut packets).expect("fits");
     let mut out = vec![0; packets.len()];
-    let mut cut = RowReceiver::new(&layout, 0, job, from, Decoding::Unbiased);
-    assert_eq!(cut.repack(to, None, &mut out), None, "nothing has arrived");
+    let mut partial = RowReceiver::new(&layout, 0, job, from, Decoding::Unbiased);
+    assert_eq!(partial.repack(to, None, &mut out), None, "nothing has arrived");
     let first = layout.row_places(0).next().expect("a packet").1.len();
     let whole = Codec::Rht.packet_len(10, first, false);
-    cut.receive(&packets[..whole / 2]).expect("the head of a packet");
+    partial.receive(&packets[..whole / 2]).expect("the head of a packet");
     let mut rest = &packets[whole..];
     for (_, place) in layout.row_places(0).skip(1) {
         let (packet, tail) = rest.split_at(Codec::Rht.packet_len(10, place.len(), false));
-        cut.receive(packet).expect("of this message");
+        partial.receive(packet).expect("of this message");
         rest = tail;
     }
-    assert_eq!(cut.repack(to, None, &mut out), None, "a packet was cut");
-    cut.receive(&packets[..whole]).expect("of this message");
-    assert_eq!(cut.repack(to, None, &mut out[1..]), None, "too short");
-    let mut limited = cut.clone();
+    assert_eq!(partial.repack(to, None, &mut out), None, "a packet was trimmed");
+    partial.receive(&packets[..whole]).expect("of this message");
+    assert_eq!(partial.repack(to, None, &mut out[1..]), None, "too short");
+    let mut limited = partial.clone();
     limited.limit(2, 8);
     assert_eq!(limited.repack(to, None, &mut out), None, "not all of it may be used");
-    assert!(cut.repack(to, None, &mut out).is_some());
+    assert!(partial.repack(to, None, &mut out).is_some());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sealed packets: what is believed of them whole, cut and tampered with, and `seal_vectors.json`, which an independent
-//! implementation in Python made (`reference/seal.py`).
+//! Sealed packets: what is believed of them whole, trimmed and tampered with, and
+//! `seal_vectors.json`, which an independent implementation in Python made (`reference/seal.py`).
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -53,14 +53,14 @@ fn worth(len: usize, places: &[usize]) -> usize {
 const RANGES: [(u8, u8); 9] = [(0, 1), (0, 2), (0, 8), (0, 9), (0, 10), (1, 10), (3, 8), (4, 7), (9, 10)];
 
 #[test]
-fn a_cut_packet_is_believed_up_to_its_last_whole_tag() {
+fn a_trimmed_packet_is_believed_up_to_its_last_whole_tag() {
     for (first, end) in RANGES {
         let (packet, places) = sealed(1, 64, first, end);
         for len in 0..=packet.len() {
             assert_eq!(
                 sealer().believed(&packet[..len], &places),
                 worth(len, &places),
-                "[{first}, {end}) cut to {len}"
+                "[{first}, {end}) trimmed to {len}"
             );
         }
     }
@@ -100,7 +100,7 @@ fn a_wrong_last_tag_refuses_the_packet_although_earlier_ones_are_right() {
     let (mut packet, places) = sealed(3, 64, 0, 10);
     packet[places[2]] ^= 1;
     assert_eq!(sealer().believed(&packet, &places), 0);
-    // The same packet, cut in front of the wrong tag, is honest.
+    // The same packet, trimmed in front of the wrong tag, is honest.
     assert_eq!(sealer().believed(&packet[..places[2] + 7], &places), places[1]);
 }
 
@@ -135,7 +135,8 @@ fn a_packet_made_of_two_is_not_believed() {
             }
             let mixed = [&one[..splice], &other[splice.min(other.len())..]].concat();
             for believed in [&places, &other_places].map(|places| sealer().believed(&mixed, places)) {
-                // Where lengths differ, the splice may look like one packet's honest cut, followed by bytes that are ignored.
+                // Where lengths differ, the splice may look like one packet's honest trim, followed
+                // by bytes that are ignored.
                 let part = &mixed[..believed + TAG_LEN];
                 let honest = first != other_first && (one.starts_with(part) || other.starts_with(part));
                 assert!(believed == 0 || honest, "spliced at {splice}, {believed} bytes believed");
@@ -158,7 +159,7 @@ fn a_tag_from_elsewhere_in_the_packet_does_not_fit() {
 }
 
 #[test]
-fn content_cut_short_and_closed_up_does_not_fit() {
+fn content_shortened_and_closed_up_does_not_fit() {
     // The padding of the MAC's last block is told apart from zeros by the length.
     let places = [HEADER + 32];
     let mut packet = vec![0; places[0] + TAG_LEN];
@@ -235,12 +236,12 @@ proptest! {
 
     #[test]
     fn any_damage_to_a_packet_is_noticed(
-        seed: u32, blocks in 1..15_usize, range in 0..RANGES.len(), cut in 0.0..=1.0_f64,
+        seed: u32, blocks in 1..15_usize, range in 0..RANGES.len(), share in 0.0..=1.0_f64,
         damage in prop::collection::vec((any::<prop::sample::Index>(), 1..=255_u8), 1..5),
     ) {
         let (first, end) = RANGES[range];
         let (packet, places) = sealed(seed, 32 * blocks, first, end);
-        let len = (cut * packet.len() as f64).round() as usize;
+        let len = (share * packet.len() as f64).round() as usize;
         let mut arrived = packet[..len].to_vec();
         prop_assert_eq!(sealer().believed(&arrived, &places), worth(len, &places));
         prop_assume!(len > 0);
@@ -272,7 +273,7 @@ struct Case {
     planes: (u8, u8),
     boundaries: Vec<usize>,
     sealed: String,
-    cuts: Vec<(usize, usize)>,
+    trims: Vec<(usize, usize)>,
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -294,8 +295,8 @@ fn an_independent_implementation_makes_the_same_tags() {
         }
         sealer.seal(&mut packet, &case.boundaries);
         assert_eq!(packet, expected, "{} coordinates, planes {:?}", case.coordinates, case.planes);
-        for (len, believed) in case.cuts {
-            assert_eq!(sealer.believed(&packet[..len], &case.boundaries), believed, "cut to {len}");
+        for (len, believed) in case.trims {
+            assert_eq!(sealer.believed(&packet[..len], &case.boundaries), believed, "trimmed to {len}");
         }
     }
 }

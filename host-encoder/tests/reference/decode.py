@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the packets that arrived, cut or not, to a gradient. Arithmetic is binary64 with one rounding at the end, so
+"""From the packets that arrived, trimmed or not, to a gradient. Arithmetic is binary64 with one rounding at the end, so
 that results lie within the tolerance of any implementation's."""
 
 import math

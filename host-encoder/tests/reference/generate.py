@@ -46,8 +46,8 @@ def shown(values: list[float]) -> list[str]:
     return [f"{value:.9g}" for value in values[:4]]
 
 
-def cut(codec: Codec, n: int, kind: int) -> int | None:
-    """The length of one of several typical cuts; none for a packet that is lost."""
+def trimmed(codec: Codec, n: int, kind: int) -> int | None:
+    """The length of one of several typical trims; none for a packet that is lost."""
     total = packet_bytes(codec, n, len(codec.planes))
     if codec.name == "raw":
         return (total, HEADER + 4 * (n // 3) + 2, None, HEADER, HEADER + 3, total - 1, HEADER + 4 * (n // 2), None, total, total)[kind]
@@ -85,7 +85,7 @@ def decoded(codec: Codec, layout: Layout, key: Key, decoding: str, arrived: list
 
 
 def case(gradient: Gradient, codec: Codec) -> dict:
-    """A gradient under a codec: its packets, and what comes of some cuts."""
+    """A gradient under a codec: its packets, and what comes of some trims."""
     layout = Layout(gradient.tensors(), gradient.per_packet, gradient.row_log2)
     key = key_of(JOB_SEED, ENVELOPE)
     every = len(codec.planes)
@@ -104,13 +104,13 @@ def case(gradient: Gradient, codec: Codec) -> dict:
     for pattern in range(patterns):
         arrived = []
         for index, (packet, slot) in enumerate(zip(packets, layout.slots)):
-            length = cut(codec, slot.n, (3 * pattern + index) % 10 if len(packets) > 1 else (1, 3, 0, 4, 7, 5)[pattern])
+            length = trimmed(codec, slot.n, (3 * pattern + index) % 10 if len(packets) > 1 else (1, 3, 0, 4, 7, 5)[pattern])
             arrived.append(None if length is None else packet[: min(length, len(packet))])
         results.append(decoded(codec, layout, key, DECODINGS[(pattern + codec.id) % 3], arrived, []))
     if min(planes) == every and size <= 100:
         results.append(decoded(codec, layout, key, "unbiased", packets, []))
     if gradient.name == "33 coordinates" and codec.name != "raw":
-        # Cut packets, whose missing planes arrive later and in any order, some of them twice.
+        # Trimmed packets, whose missing planes arrive later and in any order, some of them twice.
         n = layout.slots[0].n
         last = every
         arrived = [packet[: packet_bytes(codec, n, 3) + 1] for packet in packets]
@@ -179,7 +179,7 @@ def refused() -> list[dict]:
 
     out = [
         ("nothing", b""),
-        ("a header cut short", good[: HEADER - 1]),
+        ("a header that ends early", good[: HEADER - 1]),
         ("version 1", with_bytes(0, 0x11)),
         ("version 2", with_bytes(0, 0x21)),
         ("version 3", with_bytes(0, 0x31)),
@@ -205,8 +205,8 @@ def refused() -> list[dict]:
         ("sigma is a NaN other than the mark", with_sigma(0x7FC00001)),
         ("sigma is the mark, but twice is set", with_sigma(0xFFC00000)),
     ]
-    # The lowest bits of most bytes, the highest ones of others: those that leave a header that nothing else speaks against, where
-    # there are such.
+    # The lowest bits of most bytes, the highest ones of others: those that leave a header that
+    # nothing else speaks against, where there are such.
     bits_flipped = [0, 4, 2, 0, 7, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 7]
     out += [(f"bit {bit} of byte {at} is flipped", flipped(at, bit)) for at, bit in enumerate(bits_flipped)]
     entries = [{"why": why, "packet": packet} for why, packet in out]

@@ -29,7 +29,8 @@ class Gradient:
     planes: tuple[int, ...] = ()
     # Coordinates and layer class; a single tensor of class 5 if empty.
     of_tensors: tuple[tuple[int, int], ...] = ()
-    # The threshold of importance, from the rows' figures in ascending order; none if there is no such function.
+    # The threshold of importance, from the rows' figures in ascending order; none if there is no
+    # such function.
     important_from: Callable[[list[float]], float] | None = None
 
     def tensors(self) -> list[Tensor]:

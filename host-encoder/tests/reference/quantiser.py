@@ -99,7 +99,8 @@ def distortion(planes: int) -> float:
     if planes == 0:
         return 1.0
     steps = edges(planes)
-    # E x^2 - E c^2 cell by cell: the second moment of a cell is mass + low phi(low) - high phi(high).
+    # E x^2 - E c^2 cell by cell: the second moment of a cell is mass + low phi(low) - high
+    # phi(high).
     total = []
     for low, high, c in zip(steps, steps[1:], centroids(planes)):
         upper = 0.0 if high == math.inf else high * density(high)
@@ -108,7 +109,8 @@ def distortion(planes: int) -> float:
 
 
 CENTROIDS = {planes: [f32(c) for c in centroids(planes)] for planes in range(1, 9)}
-# Ten digits, as the page prints them: what is derived from these is then the same under every C library.
+# Ten digits, as the page prints them: what is derived from these is then the same under every C
+# library.
 DISTORTIONS = [float(f"{distortion(planes):.10g}") for planes in range(PLANES + 1)]
 
 

@@ -181,7 +181,7 @@ def check_documents() -> None:
 
 
 def case(number: int, key_len: int, incarnation: int, n: int, first: int, end: int) -> dict:
-    """A sealed packet with made-up content, and what cuts of it are worth."""
+    """A sealed packet with made-up content, and what trims of it are worth."""
     random = hashlib.shake_256(b"sealed packet %d" % number)
     places = boundaries(n, first, end)
     content = random.digest(32 + places[-1] + TAG)
@@ -199,7 +199,7 @@ def case(number: int, key_len: int, incarnation: int, n: int, first: int, end: i
         "planes": [first, end],
         "boundaries": places,
         "sealed": sealed.hex(),
-        "cuts": [[length, believed(key, incarnation, sealed[:length], places)] for length in lengths],
+        "trims": [[length, believed(key, incarnation, sealed[:length], places)] for length in lengths],
     }
 
 
@@ -220,7 +220,7 @@ def vectors() -> dict:
     ]
     return {
         "format": "sealed packets of wire version 4: a key of the job, an incarnation, a packet whose tags begin at the boundaries, and how many "
-        "bytes of it may be believed when it is cut to a length",
+        "bytes of it may be believed when it is trimmed to a length",
         "cases": [case(number, *rest) for number, rest in enumerate(cases)],
     }
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients in packets that congested switches trim instead of dropping.
 
-- `encode`, `trim`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host; `sparse`: the largest entries alone.
+- `encode`, `trim`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host.
 - `Group`: collectives over the network, between processes; `stats`: how packets fare.
 - `trimwire.torch`: a backend of torch.distributed and a hook for DistributedDataParallel (needs PyTorch).
 """
 
-from . import sparse
 from ._adaptive import Adaptive
 from ._codec import Packets, decode, encode, expected_nmse, nmse, simulate, trim
 from ._group import Epoch, Group, Work, default_address, stats
@@ -28,7 +27,6 @@ __all__ = [
     "expected_nmse",
     "nmse",
     "simulate",
-    "sparse",
     "stats",
     "trim",
 ]

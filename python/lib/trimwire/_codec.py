@@ -35,11 +35,17 @@ class _Network:
 
 
 @dataclass(frozen=True)
-class PacketSequence(Sequence[bytes]):
-    """The packets of a tensor, in order; `shape` is the tensor's."""
+class Packets(Sequence[bytes]):
+    """The packets of a tensor, in order, and what a receiver has to know to decode them.
+
+    `shape` is the tensor's; `planes` are those that were sent of each packet.
+    """
 
     packets: tuple[bytes, ...]
     shape: tuple[int, ...]
+    codec: str
+    planes: int | None
+    agreement: _Agreement
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
@@ -53,18 +59,6 @@ class PacketSequence(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.packets)
-
-
-@dataclass(frozen=True)
-class Packets(PacketSequence):
-    """The packets of a tensor, in order, and what a receiver has to know to decode them.
-
-    `shape` is the tensor's; `planes` are those that were sent of each packet.
-    """
-
-    codec: str
-    planes: int | None
-    agreement: _Agreement
 
 
 def _array(tensor: Any, name: str) -> Any:

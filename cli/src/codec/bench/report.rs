@@ -3,14 +3,14 @@
 
 use super::super::clock::HAS_TICKS;
 use super::Options;
-use super::work::{Op, Sample, Shape};
+use super::work::{Sample, Shape, element_bytes, reference};
 use crate::output::table;
 use serde::Serialize;
 use trimwire_encoder::Isa;
 
 const NOTE: &str = "bytes are those of the gradient, in f32 or bf16; decode and accumulate include receiving; transform is compared with \
-                    memcpy of one row in the cache (memcpy-row), the others with memcpy of their gradient on as many threads; ratios \
-                    are those of the best rounds; cycles are ticks of the time-stamp counter, all threads' coordinates together";
+                    memcpy of one row in the cache (memcpy-row), the others with memcpy of their gradient; ratios \
+                    are those of the best rounds; cycles are ticks of the time-stamp counter";
 
 /// The outcome of a bench.
 #[derive(Debug, Serialize)]
@@ -25,7 +25,6 @@ pub(super) struct Report {
     bf16_coordinates_per_packet: usize,
     row_log2: u8,
     sealed: bool,
-    threads: usize,
     rounds: usize,
     note: &'static str,
     results: Vec<Line>,
@@ -37,30 +36,26 @@ struct Line {
     op: &'static str,
     /// `libc` for memcpy.
     isa: &'static str,
-    threads: usize,
     bytes_per_second: f64,
     median_bytes_per_second: f64,
     memcpy: &'static str,
     memcpy_ratio: f64,
     median_memcpy_ratio: f64,
     cycles_per_coordinate: Option<f64>,
-    /// Of one thread's speed; `None` of one thread.
-    one_thread_ratio: Option<f64>,
 }
 
 impl Report {
     /// Sums the samples up.
     pub(super) fn new(options: &Options, shape: &Shape, half: &Shape, samples: &[Sample]) -> Self {
-        // Memcpys first, then one instruction set after another; all of that for each number of threads.
-        let mut kinds: Vec<(usize, Option<Isa>)> = Vec::new();
-        for kind in samples.iter().map(|sample| (sample.threads, sample.isa)) {
+        // Memcpys first, then one instruction set after another.
+        let mut kinds: Vec<Kind> = Vec::new();
+        for sample in samples {
+            let kind = (sample.isa, sample.op);
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
         }
-        let lines = kinds.iter().flat_map(|(threads, isa)| {
-            Op::ALL.into_iter().filter_map(|op| line(samples, op, *isa, *threads))
-        });
+        let lines = kinds.into_iter().filter_map(|kind| line(samples, kind));
         Self {
             codec: options.codec.name(),
             planes: shape.sent.planes,
@@ -71,7 +66,6 @@ impl Report {
             bf16_coordinates_per_packet: half.layout.coordinates_per_packet(),
             row_log2: shape.layout.row_log2(),
             sealed: options.sealed,
-            threads: options.threads,
             rounds: options.rounds,
             note: NOTE,
             results: lines.collect(),
@@ -80,32 +74,19 @@ impl Report {
 
     /// The table for people.
     pub(super) fn render(&self) -> String {
-        let titles = [
-            "op",
-            "isa",
-            "threads",
-            "GB/s best",
-            "median",
-            "cycles/coordinate",
-            "of memcpy, best",
-            "median",
-            "against",
-            "of one thread",
-        ];
+        let titles =
+            ["op", "isa", "GB/s best", "median", "cycles/coordinate", "of memcpy, best", "median", "against"];
         let rows: Vec<Vec<String>> = self.results.iter().map(Line::cells).collect();
-        // Nobody who asked for one thread needs to be told what that is of one.
-        let columns = if self.threads > 1 { titles.len() } else { titles.len() - 1 };
         format!(
-            "codec {}, {} of its planes ({} of bf16), {} coordinates ({:.0} MiB of f32) in {} rows, {} thread(s), {} rounds\n\n{}\n{}.\n",
+            "codec {}, {} of its planes ({} of bf16), {} coordinates ({:.0} MiB of f32) in {} rows, {} rounds\n\n{}\n{}.\n",
             self.codec,
             self.planes,
             self.bf16_planes,
             self.coordinates,
             self.coordinates as f64 * 4.0 / f64::from(1 << 20),
             self.rows,
-            self.threads,
             self.rounds,
-            table(&titles[..columns], &rows, 2),
+            table(&titles, &rows, 2),
             wrapped(self.note),
         )
     }
@@ -118,44 +99,43 @@ impl Line {
         vec![
             self.op.to_owned(),
             self.isa.to_owned(),
-            self.threads.to_string(),
             giga(self.bytes_per_second),
             giga(self.median_bytes_per_second),
             or_dash(self.cycles_per_coordinate.map(|cycles| format!("{cycles:.2}"))),
             format!("{:.2} ×", self.memcpy_ratio),
             format!("{:.2} ×", self.median_memcpy_ratio),
             self.memcpy.to_owned(),
-            or_dash(self.one_thread_ratio.map(|ratio| format!("{ratio:.2} ×"))),
         ]
     }
 }
 
-/// What an op's samples say; `None` where there are none.
-fn line(samples: &[Sample], op: Op, isa: Option<Isa>, threads: usize) -> Option<Line> {
-    let of = |op: Op, isa: Option<Isa>, threads: usize| -> Vec<&Sample> {
-        let wanted = |s: &&Sample| s.op == op && s.isa == isa && s.threads == threads;
+/// On which instruction set what was timed.
+type Kind = (Option<Isa>, &'static str);
+
+/// What samples of a kind say; `None` where there are none.
+fn line(samples: &[Sample], (isa, op): Kind) -> Option<Line> {
+    let of = |kind: Kind| -> Vec<&Sample> {
+        let wanted = |s: &&Sample| (s.isa, s.op) == kind;
         let mut chosen: Vec<&Sample> = samples.iter().filter(wanted).collect();
         chosen.sort_by(|a, b| a.span.seconds.total_cmp(&b.span.seconds));
         chosen
     };
-    let speed = |sample: &&Sample| {
-        (sample.op.element_bytes() * sample.coordinates) as f64 / sample.span.seconds.max(1e-12)
-    };
-    let (own, reference) = (of(op, isa, threads), of(op.reference(), None, threads));
+    let speed =
+        |sample: &&Sample| (element_bytes(op) * sample.coordinates) as f64 / sample.span.seconds.max(1e-12);
+    let memcpy = reference(op);
+    let (own, reference) = (of((isa, op)), of((None, memcpy)));
     let best = |sorted: &[&Sample]| sorted.first().map_or(0.0, speed);
     let median = |sorted: &[&Sample]| sorted.get(sorted.len() / 2).map_or(0.0, speed);
     let cycles = own.first()?.span.ticks as f64 / own.first()?.coordinates as f64;
     Some(Line {
-        op: op.name(),
+        op,
         isa: isa.map_or("libc", Isa::name),
-        threads,
         bytes_per_second: best(&own),
         median_bytes_per_second: median(&own),
-        memcpy: op.reference().name(),
+        memcpy,
         memcpy_ratio: best(&own) / best(&reference),
         median_memcpy_ratio: median(&own) / median(&reference),
         cycles_per_coordinate: HAS_TICKS.then_some(cycles),
-        one_thread_ratio: (threads > 1).then(|| best(&own) / best(&of(op, isa, 1))),
     })
 }
 

@@ -14,7 +14,8 @@ pub(crate) struct Heaviest {
     pub share: f64,
 }
 
-/// Share of the energy from which a row drowns the others' errors in an NMSE, which is weighted by energy.
+/// Share of the energy from which a row drowns the others' errors in an NMSE, which is weighted by
+/// energy.
 const NEARLY_ALL: f64 = 0.99;
 /// Fewer rows are few enough to expect it.
 const FEWEST_ROWS: usize = 4;

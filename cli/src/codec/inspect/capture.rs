@@ -31,7 +31,8 @@ pub(super) fn is_capture(bytes: &[u8]) -> bool {
     bytes.first_chunk::<4>().is_some_and(|magic| MAGIC.contains(magic))
 }
 
-/// Hands every UDP datagram from or to `port` (0: any) on, in order. A capture that ends inside a block gives what is in front.
+/// Hands every UDP datagram from or to `port` (0: any) on, in order. A capture that ends inside a
+/// block gives what is in front.
 pub(super) fn each(bytes: &[u8], name: &str, port: u16, take: &mut dyn FnMut(Datagram)) -> Result<Counted> {
     let mut reader = create_reader(BUFFER, bytes)
         .map_err(|error| anyhow!("{name}: no readable capture: {}", say(&error)))?;
@@ -76,7 +77,8 @@ fn more(reader: &mut (dyn PcapReaderIterator + Send)) -> bool {
     reader.refill().is_ok() && reader.data().len() > before
 }
 
-/// A block's frame, with what it begins with where that is known. Remembers the interfaces that the capture describes.
+/// A block's frame, with what it begins with where that is known. Remembers the interfaces that the
+/// capture describes.
 fn frame_of<'a>(
     block: &PcapBlockOwned<'a>,
     links: &mut Vec<Option<Link>>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Code words of coordinates, and what is known of the values behind them (docs/reference/wire-format.md).
+//! Code words of coordinates, and what is known of the values behind them
+//! (docs/reference/wire-format.md).
 
 use serde::Serialize;
 use trimwire_encoder::quantiser::{magnitude_of_code, peak_magnitude};
@@ -62,7 +63,8 @@ fn coordinate(view: &PacketView, index: usize) -> Coordinate {
 fn range(view: &PacketView, code: u32, known: u32) -> (f64, f64) {
     let header = view.header();
     let codec = header.codec();
-    // Every f32 is exact in f64; the peak's own byte is rounded up, so the bound holds up to rounding.
+    // Every f32 is exact in f64; the peak's own byte is rounded up, so the bound holds up to
+    // rounding.
     let (sigma, peak) = (f64::from(header.sigma), f64::from(peak_magnitude(header.peak)));
     let bound = sigma * peak;
     if header.is_not_finite() {
@@ -81,7 +83,8 @@ fn range(view: &PacketView, code: u32, known: u32) -> (f64, f64) {
         Codec::Rht => {
             let magnitude_code = |word: u32| f64::from((word & 0x7fff_ffff) >> 8);
             let magnitude = |code| sigma * magnitude_of_code(code, header.peak);
-            // Codes are rounded: each stands for what lies half a code to either side, the last one for all beyond.
+            // Codes are rounded: each stands for what lies half a code to either side, the last one
+            // for all beyond.
             let low = (magnitude_code(code & !open) - 0.5).max(0.0);
             let high = magnitude_code(code | open) + 0.5;
             let high = if high > LAST_CODE { LAST_CODE + 1.0 } else { high };

@@ -26,7 +26,8 @@ pub(super) struct Route {
     pub dscp: u8,
     /// ECN bits: 0 not-ECT, 1 and 2 ECT, 3 CE.
     pub ecn: u8,
-    /// Payload bytes that the UDP header announces; more than arrived where a switch cut the packet and left the length.
+    /// Payload bytes that the UDP header announces; more than arrived where a switch trimmed the
+    /// packet and left the length.
     pub announced: u16,
 }
 
@@ -37,7 +38,8 @@ pub(super) enum Link {
     Ethernet,
     /// An IP header.
     Ip,
-    /// Linux's cooked header, with the EtherType at this offset and the packet behind this many bytes.
+    /// Linux's cooked header, with the EtherType at this offset and the packet behind this many
+    /// bytes.
     Cooked(usize, usize),
 }
 

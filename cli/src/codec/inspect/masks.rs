@@ -28,7 +28,8 @@ pub(super) enum Mask {
     None,
     /// That of an incarnation.
     Of(u32),
-    /// The sender's incarnation is not known: the check is made right, the message's number means nothing.
+    /// The sender's incarnation is not known: the check is made right, the message's number means
+    /// nothing.
     Unknown,
 }
 
@@ -47,7 +48,8 @@ impl Masks {
         }
     }
 
-    /// Takes the mask off a DATA packet of a sender. `captured`: it came from a network, where most are masked.
+    /// Takes the mask off a DATA packet of a sender. `captured`: it came from a network, where most
+    /// are masked.
     pub(super) fn take_off(&self, sender: StreamId, payload: &[u8], captured: bool) -> Unmasked {
         let bare = |mask| Unmasked { bare: payload.to_vec(), mask };
         let Err(PacketError::Check { expected, .. }) = Header::parse(payload) else {

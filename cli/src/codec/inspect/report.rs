@@ -36,7 +36,8 @@ enum Content {
         kind: &'static str,
         stream: Stream,
     },
-    /// A DATA packet whose header is not what was sent. Its fields are what the bytes say, which nobody should believe.
+    /// A DATA packet whose header is not what was sent. Its fields are what the bytes say, which
+    /// nobody should believe.
     Damaged {
         kind: &'static str,
         error: String,
@@ -80,7 +81,7 @@ struct Data {
     not_finite: bool,
     kappa: f64,
     peak: f32,
-    /// Bytes of the packet when nothing is cut off.
+    /// Bytes of the packet when it is not trimmed.
     whole_bytes: usize,
     /// Whole planes from `first_plane` on.
     planes_held: u8,
@@ -106,7 +107,8 @@ pub(super) struct Summary {
     pub packets: u64,
     /// Those that cannot be decoded.
     pub bad: u64,
-    /// DATA whose check is under a mask that is not known: whether it was damaged was not looked at.
+    /// DATA whose check is under a mask that is not known: whether it was damaged was not looked
+    /// at.
     pub unchecked: u64,
     /// Captured frames that are not UDP or of another port.
     pub elsewhere: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of all codecs, cut anywhere, damaged, foreign; and captures of them.
+//! Packets of all codecs, trimmed anywhere, damaged, foreign; and captures of them.
 
 use super::codes::coordinates;
 use super::report::Packet;
@@ -67,7 +67,7 @@ fn captured(file: &[u8], port: u16) -> (Vec<Datagram>, capture::Counted) {
 }
 
 #[test]
-fn what_a_packet_says_brackets_what_was_encoded_at_every_cut() {
+fn what_a_packet_says_brackets_what_was_encoded_at_every_trim() {
     for codec in Codec::ALL {
         let message = encoded(codec);
         let mut exact = gradient();
@@ -152,7 +152,7 @@ fn what_is_wrong_with_a_packet_is_said() {
     // Headers that no encoder writes, with a check that is right.
     let made = |header: Header| [&header.to_bytes()[..], &whole[HEADER_LEN..]].concat();
     for (bytes, message) in [
-        (whole[..12].to_vec(), "packet of 12 bytes is cut inside its head (20 bytes)"),
+        (whole[..12].to_vec(), "packet of 12 bytes ends inside its head (20 bytes)"),
         (started(0, 0xf1), "unknown version 15 of the wire format (this side speaks 4)"),
         (started(0, 0x4f), "unknown kind 15"),
         (made(Header { coordinates: 0, ..header }), "no coordinates"),
@@ -287,10 +287,10 @@ fn captures_give_the_packets_of_their_port_and_count_the_rest() {
 }
 
 #[test]
-fn a_frame_cut_by_a_switch_that_leaves_lengths_alone_gives_what_arrived() {
+fn a_frame_trimmed_by_a_switch_that_leaves_lengths_alone_gives_what_arrived() {
     let whole = encoded(Codec::Rht);
-    let cut = frame(whole.packet(0), 9217)[..256].to_vec();
-    let (datagrams, _) = captured(&pcap(&[cut]), 9217);
+    let trimmed = frame(whole.packet(0), 9217)[..256].to_vec();
+    let (datagrams, _) = captured(&pcap(&[trimmed]), 9217);
     assert_eq!(datagrams[0].payload, whole.packet(0)[..256 - 42]);
     assert_eq!(usize::from(datagrams[0].route.unwrap().announced), whole.packet(0).len());
 }

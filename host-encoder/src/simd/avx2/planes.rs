@@ -11,8 +11,8 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-/// The doublewords of `v` in another order: one instruction. The compiler (1.95) takes the intrinsic apart into two others,
-/// which take longer.
+/// The doublewords of `v` in another order: one instruction. The compiler (1.95) takes the
+/// intrinsic apart into two others, which take longer.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn permute(v: __m256i, order: __m256i) -> __m256i {
@@ -25,8 +25,8 @@ fn permute(v: __m256i, order: __m256i) -> __m256i {
     permuted
 }
 
-/// The same vector, of which the compiler does not know how it came about: it would merge shuffles into more and dearer ones, and
-/// turn sums into shifts.
+/// The same vector, of which the compiler does not know how it came about: it would merge shuffles
+/// into more and dearer ones, and turn sums into shifts.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn opaque(mut v: __m256i) -> __m256i {
@@ -35,8 +35,8 @@ fn opaque(mut v: __m256i) -> __m256i {
     v
 }
 
-/// Of a block's words, in vectors, the bytes that `by_byte` puts first in each 128-bit lane; and those that it puts second and third. All
-/// are [`apart`].
+/// Of a block's words, in vectors, the bytes that `by_byte` puts first in each 128-bit lane; and
+/// those that it puts second and third. All are [`apart`].
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(in crate::simd) fn columns(words: [__m256i; 4], by_byte: __m256i) -> (__m256i, [__m256i; 2]) {
@@ -49,8 +49,8 @@ pub(in crate::simd) fn columns(words: [__m256i; 4], by_byte: __m256i) -> (__m256
     (_mm256_unpacklo_epi64(low_ab, low_cd), bytes)
 }
 
-/// Of 32 bytes, 8·j to 8·j + 3 in the lower half, 8·j + 4 to 8·j + 7 in the upper one: so they come where the halves of vectors are
-/// worked on apart.
+/// Of 32 bytes, 8·j to 8·j + 3 in the lower half, 8·j + 4 to 8·j + 7 in the upper one: so they come
+/// where the halves of vectors are worked on apart.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(in crate::simd) fn apart(v: __m256i) -> __m256i {
@@ -64,8 +64,8 @@ pub(in crate::simd) fn in_order(v: __m256i) -> __m256i {
     permute(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
 }
 
-/// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit i of vector j
-/// (Hacker's Delight, §7-3: blocks of four, of two, single bits).
+/// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit
+/// i of vector j (Hacker's Delight, §7-3: blocks of four, of two, single bits).
 #[target_feature(enable = "avx2")]
 #[inline]
 fn transpose(mut r: [__m256i; 8]) -> [__m256i; 8] {
@@ -97,7 +97,8 @@ fn halves(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
     (_mm256_blend_epi32::<0xf0>(a, crossed), _mm256_blend_epi32::<0xf0>(crossed, b))
 }
 
-/// The length of eight planes, of which each has a piece at `at`: looked at once, not plane by plane.
+/// The length of eight planes, of which each has a piece at `at`: looked at once, not plane by
+/// plane.
 #[inline(always)]
 pub(in crate::simd) fn length_of(planes: &[u8], at: usize) -> usize {
     let length = planes.len() / 8;
@@ -116,7 +117,8 @@ pub(in crate::simd) fn turn(planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 
     // SAFETY: each of eight planes has a piece there.
     let load = |p: usize| unsafe { _mm256_loadu_si256(planes.as_ptr().add((7 - p) * length + at).cast()) };
     let r = transpose([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
-    // Vector b now holds bytes 8·j + b. Four of them make runs of four bytes: 8·j to 8·j + 3, and the other four what follows.
+    // Vector b now holds bytes 8·j + b. Four of them make runs of four bytes: 8·j to 8·j + 3, and
+    // the other four what follows.
     let mut fours = r;
     for half in [0, 4] {
         let (a, b) = (_mm256_unpacklo_epi8(r[half], r[half + 1]), _mm256_unpackhi_epi8(r[half], r[half + 1]));
@@ -150,7 +152,8 @@ pub(in crate::simd) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at
     // SAFETY: a block has 32 bytes.
     let load = |k: usize| unsafe { _mm256_loadu_si256(upper[k].as_ptr().cast()) };
     let group = |k: usize| opaque(_mm256_shuffle_epi8(load(k), by_byte));
-    // Bytes 8·j + b of four blocks: b from 0 to 3 in the lower halves, from 4 to 7 in the upper ones.
+    // Bytes 8·j + b of four blocks: b from 0 to 3 in the lower halves, from 4 to 7 in the upper
+    // ones.
     let fours = |k: usize| {
         let (a, b, c, d) = (group(k), group(k + 1), group(k + 2), group(k + 3));
         let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));

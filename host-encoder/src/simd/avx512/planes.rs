@@ -27,7 +27,8 @@ impl Order {
     }
 }
 
-/// Of sixteen words: their third bytes, those of eight words backwards (see [`turn_back`]), then their second, then their first bytes.
+/// Of sixteen words: their third bytes, those of eight words backwards (see [`turn_back`]), then
+/// their second, then their first bytes.
 static BYTES_OF_WORDS: Order = {
     let (mut order, mut i) = ([0; 64], 0);
     while i < 16 {
@@ -40,7 +41,8 @@ static BYTES_OF_WORDS: Order = {
     Order(order)
 };
 
-/// Undoes that for bytes in order: of three times sixteen bytes and zeros, sixteen words of a zero and one of each.
+/// Undoes that for bytes in order: of three times sixteen bytes and zeros, sixteen words of a zero
+/// and one of each.
 static WORDS_OF_BYTES: Order = {
     let (mut order, mut i) = ([0; 64], 0);
     while i < 16 {
@@ -89,8 +91,9 @@ pub(super) fn split_codes(
     }
 }
 
-/// A product of bit matrices takes eight bytes as the rows of one, the last row first, and gives for each byte of the other operand the parities of the rows
-/// masked by it. Of bytes with a single bit each these are columns: the transpose, backwards.
+/// A product of bit matrices takes eight bytes as the rows of one, the last row first, and gives
+/// for each byte of the other operand the parities of the rows masked by it. Of bytes with a single
+/// bit each these are columns: the transpose, backwards.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 #[inline]
 pub(super) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize) {
@@ -172,7 +175,8 @@ pub(super) fn words(upper: &[u8; BLOCK], [b, c]: [&[u8; BLOCK]; 2], words: &mut 
     }
 }
 
-/// Eight vectors hold the magnitudes. A look-up in two of them takes five bits of the index; two bits choose among four of those.
+/// Eight vectors hold the magnitudes. A look-up in two of them takes five bits of the index; two
+/// bits choose among four of those.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
 #[inline]
 pub(super) fn of_cells(magnitudes: &[f32; 128], words: &[u32], out: &mut [f32]) {

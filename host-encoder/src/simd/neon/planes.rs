@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bytes and bits of code words, many at a time. Loads and stores of four vectors take words apart into bytes, and put them together.
+//! The bytes and bits of code words, many at a time. Loads and stores of four vectors take words
+//! apart into bytes, and put them together.
 //!
 //! Upper bytes come and go in order.
 
@@ -100,8 +101,8 @@ pub(super) fn words(upper: &[u8; BLOCK], [b, c]: [&[u8; BLOCK]; 2], words: &mut 
     }
 }
 
-/// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit i of vector j
-/// (Hacker's Delight, §7-3: blocks of four, of two, single bits).
+/// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit
+/// i of vector j (Hacker's Delight, §7-3: blocks of four, of two, single bits).
 #[target_feature(enable = "neon")]
 #[inline]
 fn transpose(mut r: [uint8x16_t; 8]) -> [uint8x16_t; 8] {

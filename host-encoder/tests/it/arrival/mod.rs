@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of working encoders, and what can happen to them under way: what fuzz targets begin with.
+//! Packets of working encoders, and what can happen to them under way: what fuzz targets begin
+//! with.
 
 use crate::input::gaussian;
 use bolero::TypeGenerator;
@@ -98,8 +99,8 @@ pub(crate) struct Arrival {
     /// Of the other message.
     pub(crate) foreign: bool,
     pub(crate) repair: Option<(u8, u8)>,
-    /// The length that arrives, of the whole; the longer half of the range is no cut.
-    cut: u16,
+    /// The length that arrives, of the whole; the longer half of the range is no trim.
+    kept: u16,
     pub(crate) damage: Option<Damage>,
 }
 
@@ -127,7 +128,7 @@ impl Arrival {
             .repair
             .and_then(|(from, to)| message.repair(index, from % codec.planes()..to % (codec.planes() + 1)));
         let mut packet = repair.unwrap_or_else(|| message.packet(index).to_vec());
-        packet.truncate(usize::from(self.cut) % (2 * packet.len()));
+        packet.truncate(usize::from(self.kept) % (2 * packet.len()));
         let genuine = self.damage.is_none() && !self.foreign;
         if let Some(damage) = &self.damage {
             damage.inflict(subject, &mut packet);
