@@ -119,19 +119,8 @@ fn mark(
                 words.join(" ")
             );
         }
-        Mark::Dots | Mark::Within(_) => {
-            for (at, ((x, y), (_, value))) in places.iter().zip(points).enumerate() {
-                if let Mark::Within(errors) = &series.mark
-                    && let Some(error) = errors.get(at)
-                {
-                    let off = up(value + error) - up(*value);
-                    let _ = write!(
-                        svg,
-                        "<path class=\"line s{colour}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
-                        y - off,
-                        y + off
-                    );
-                }
+        Mark::Dots => {
+            for (x, y) in places {
                 let _ = writeln!(
                     svg,
                     "<circle class=\"dot s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{name}</title></circle>"
