@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,8 +31,8 @@ METRICS = (
 )
 SCENARIO = ROOT / "fabric/src/sim/scenario"
 
-# Variables that no option of a program stands for: (who reads it, what it means). A variable that a source reads and that
-# neither this table nor a program's help names is an error.
+# Variables that no option of a program stands for: (who reads it, what it means). A variable that a
+# source reads and that neither this table nor a program's help names is an error.
 VARIABLES = {
     "CARGO_TARGET_DIR": ("Mininet scripts", "Folder of cargo's builds, where the programs are looked for."),
     "LOCAL_WORLD_SIZE": ("`trimwire.torch`", "Ranks on this host, as torchrun sets it."),
@@ -103,14 +104,32 @@ def ask(folder: Path, words: list[str]) -> list[Help]:
     return [own, *(each for name in below for each in ask(folder, [*words, name]))]
 
 
+# An option in a help text: its own line, and those indented below it.
+OPTION = re.compile(r"^ {2,6}(?:-\w, +)?(--[\w-]+).*\n(?:(?:\n(?= {8}))? {8,}.*\n)*", re.MULTILINE)
+#: Options of more commands than these are printed once for a program.
+FEW = 2
+
+
 def command_page(helps: list[Help]) -> str:
     lines = [f"# `{helps[0].name}`", "", f"What `--help` prints of {helps[0].name} and its {len(helps) - 1} commands.", ""]
+    counts = Counter(option[0] for each in helps for option in OPTION.finditer(each.text))
+    shared = {text for text, count in counts.items() if count > FEW}
+    if shared:
+        lines.append("Options of several commands are printed [once, at the end](#options-of-several-commands).\n")
     for each in helps[1:]:
         lines.append(f"- [`{each.name}`](#{anchor(each.name)})")
     for each in helps:
         # The page's own title has the first name.
-        title = each.name if each is not helps[0] else "Options"
-        lines += ["", f"## {f'`{title}`' if title == each.name else title}", "", "```text", each.text.rstrip(), "```"]
+        title = f"`{each.name}`" if each is not helps[0] else "Options"
+        own = OPTION.sub(lambda option: "" if option[0] in shared else option[0], each.text)
+        own = re.sub(r"^[A-Z][\w ]*:\n+(?=[A-Z]|\Z)", "", own, flags=re.MULTILINE).rstrip()
+        lines += ["", f"## {title}", "", "```text", own, "```"]
+        if names := [option[1] for option in OPTION.finditer(each.text) if option[0] in shared]:
+            lines += ["", "With the options " + ", ".join(f"`{name}`" for name in names) + "."]
+    if shared:
+        # In the order in which they come first.
+        texts = "".join(dict.fromkeys(option[0] for each in helps for option in OPTION.finditer(each.text) if option[0] in shared))
+        lines += ["", "## Options of several commands", "", "```text", texts.rstrip(), "```"]
     return "\n".join(lines) + "\n"
 
 
