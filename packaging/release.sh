@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a release: checks, tests, packages, wheel, SHA-256 sums in target/release-VERSION, a signed tag.
+# Makes a release: checks, tests, packages, wheel, SHA-256 sums in target/release-VERSION, a signed
+# tag.
 #   packaging/release.sh --check    only what can be checked at once (make lint does)
 #   packaging/release.sh            ends before anything leaves this machine, and says how that is done
 # The version is Cargo.toml's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . packaging/timed.sh
-case "${1:-}" in "" | --check) ;; *) sed -n '3,6s/^# //p' "$0" >&2; exit 2 ;; esac
+case "${1:-}" in "" | --check) ;; *) sed -n '3,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 wrong=0
@@ -47,7 +48,8 @@ python3 -m venv "$venv"
 # The wheel alone has the licences of what is linked into it.
 trap 'rm -f "$licences"' EXIT
 python3 packaging/licences.py trimwire-python >"$licences"
-# Zig's linker knows the symbols of older C libraries; maturin looks for it in the first Python of PATH.
+# Zig's linker knows the symbols of older C libraries; maturin looks for it in the first Python of
+# PATH.
 PATH=$venv/bin:$PATH timed wheel maturin build --manifest-path python/Cargo.toml --release --locked --zig \
   --compatibility "$wheel" --out "$out"
 rm "$licences"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The measurement: its JSON has what its readers need, and it measures packets that get through.
 
-use crate::driver_support::enter_namespace;
+use crate::driver_support::isolate;
 use std::process::Command;
 
 fn bench(words: &[&str]) -> (Option<i32>, String, String) {
@@ -34,7 +34,7 @@ fn the_bench_gives_rates_and_stages_for_both_lengths() {
 
 #[test]
 fn no_frame_is_lost_while_routes_are_written() {
-    if !enter_namespace("no_frame_is_lost_while_routes_are_written") {
+    if !isolate("no_frame_is_lost_while_routes_are_written") {
         return;
     }
     let (code, json, error) = bench(&["--json", "--routes", "3000", "--packet-bytes", "102"]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same program and frames give the same frames as BMv2, whose outputs were recorded: `testdata/engine/*.bmv2.txt`
-//! hold `in` and `out` lines in hexadecimal.
+//! The same program and frames give the same frames as BMv2, whose outputs were recorded:
+//! `testdata/engine/*.bmv2.txt` hold `in` and `out` lines in hexadecimal.
 
 use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
 

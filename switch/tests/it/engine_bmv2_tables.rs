@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables, selectors and our own program against BMv2: random entries, random frames, the same outputs.
+//! Tables, selectors and our own program against BMv2: random entries, random frames, the same
+//! outputs.
 //!
-//! What BMv2 1.15.5 sent is recorded in `testdata/engine/*.bmv2.txt`, so that the comparison runs without it. Where
-//! `simple_switch_grpc` is installed, `TRIMWIRE_RECORD_BMV2=1 cargo test -p trimwire-switch --test it engine_bmv2_tables::`
-//! writes the recordings anew; it gives BMv2 the same entries over P4Runtime and the same frames from a capture file.
+//! What BMv2 1.15.5 sent is recorded in `testdata/engine/*.bmv2.txt`, so that the comparison runs
+//! without it. Where `simple_switch_grpc` is installed, `TRIMWIRE_RECORD_BMV2=1 cargo test -p
+//! trimwire-switch --test it engine_bmv2_tables::` writes the recordings anew; it gives BMv2 the
+//! same entries over P4Runtime and the same frames from a capture file.
 
 use std::path::PathBuf;
 

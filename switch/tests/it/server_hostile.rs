@@ -3,7 +3,7 @@
 //!
 //! Each test runs the command as a process of its own, so that what is measured is the switch's memory and nobody else's.
 
-use crate::driver_support::{Wire, enter_namespace, ip, now, veth_pairs};
+use crate::driver_support::{Wire, ip, isolate, now, veth_pairs};
 use crate::hostile_support::*;
 use crate::server_support::{DEVICE, program};
 use prost::Message as _;
@@ -240,7 +240,7 @@ async fn a_program_of_very_many_conditions_loads_in_time_that_grows_with_it() {
 /// Beside a stranger that does all of it at once, frames pass: none is lost at a rate that leaves the machine idle.
 #[test]
 fn frames_pass_beside_strangers() {
-    if !enter_namespace("server_hostile: forwarding") {
+    if !isolate("server_hostile: forwarding") {
         return;
     }
     ip("link set lo up");
@@ -353,7 +353,7 @@ fn frame_of_ours(number: u32) -> Vec<u8> {
 
 #[test]
 fn frames_pass_while_ten_thousand_routes_are_written() {
-    if !enter_namespace("server_hostile: forwarding beside a Write") {
+    if !isolate("server_hostile: forwarding beside a Write") {
         return;
     }
     ip("link set lo up");

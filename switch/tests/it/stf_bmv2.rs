@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's STF files say what BMv2 does: some of them on `simple_switch_grpc`, where it is installed.
+//! The program's STF files say what BMv2 does: some of them on `simple_switch_grpc`, where it is
+//! installed.
 
 use crate::bmv2_support::observed::{assert_same, frame_line, ours};
 use crate::bmv2_support::{Case, Write, bmv2_is_installed, switch};

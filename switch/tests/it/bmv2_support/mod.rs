@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same case on BMv2 and on our engine: what the control plane writes, the frames, and what can be seen afterwards.
+//! The same case on BMv2 and on our engine: what the control plane writes, the frames, and what can
+//! be seen afterwards.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 pub(crate) mod observed;
 mod pipes;
 pub(crate) mod random;
 pub(crate) mod switch;
-mod thrift;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use trimwire_switch::engine::entity::{
     ActionCall, ActionSpec, Group, MatchValue, MeterConfig, Owner, Replica, TableEntry, Value,
@@ -75,14 +74,15 @@ pub(crate) fn apply(pipeline: &mut Pipeline, write: &Write) -> Result<(), Contro
     }
 }
 
-/// The writes that both switches take: those that ours refuses (duplicates, full tables) are left out.
+/// The writes that both switches take: those that ours refuses (duplicates, full tables) are left
+/// out.
 pub(crate) fn taken(json: &Path, candidates: Vec<Write>) -> Vec<Write> {
     let mut pipeline = Pipeline::load(&std::fs::read(json).unwrap()).unwrap();
     candidates.into_iter().filter(|write| apply(&mut pipeline, write).is_ok()).collect()
 }
 
 pub(crate) fn bmv2_is_installed() -> bool {
-    Command::new("simple_switch_grpc").arg("--version").output().is_ok()
+    trimwire_bmv2_tests::programs::bmv2().is_some()
 }
 
 pub(crate) fn recording_asked_for() -> bool {

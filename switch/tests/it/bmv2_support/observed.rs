@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen after a case, as sorted lines of text: frames, counters, digests, packet-ins. Their order is lost
-//! on BMv2, whose egress threads race.
+//! What can be seen after a case, as sorted lines of text: frames, counters, digests, packet-ins.
+//! Their order is lost on BMv2, whose egress threads race.
 
 use std::fmt::Write as _;
 

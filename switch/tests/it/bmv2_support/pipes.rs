@@ -31,7 +31,8 @@ impl Pipe {
 
     /// Gives the frames, and then the file's end.
     pub(super) fn open(self) {
-        // Nobody is there where the pipe could not be written: its reader has ended, and was noticed.
+        // Nobody is there where the pipe could not be written: its reader has ended, and was
+        // noticed.
         let _ = self.0.send(());
     }
 }

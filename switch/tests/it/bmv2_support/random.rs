@@ -26,8 +26,8 @@ impl Random {
         (0..count).map(|_| self.next() as u8).collect()
     }
 
-    /// A number of `width` bits, most significant bit first, and more often than not one of six: 0, 1, the largest, the
-    /// top bit alone, and two that depend on the width alone.
+    /// A number of `width` bits, most significant bit first, and more often than not one of six: 0,
+    /// 1, the largest, the top bit alone, and two that depend on the width alone.
     pub(crate) fn number(&mut self, width: usize) -> Vec<bool> {
         let scattered = |seed: u64| {
             let mut random = Random(seed << 32 | width as u64);
