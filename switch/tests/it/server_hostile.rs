@@ -82,7 +82,7 @@ fn ours() -> (P4Info, Vec<u8>) {
 
 #[tokio::test]
 async fn pipelines_that_nobody_takes_in_hold_little_and_end() {
-    let victim = Victim::start(&["--limit", "reader=5"]).await;
+    let victim = Victim::start(&["--limit", "reader=1"]).await;
     victim.push(ours()).await;
     let request = v1::GetForwardingPipelineConfigRequest { device_id: DEVICE, ..Default::default() };
     let request = framed(&request.encode_to_vec());
@@ -276,7 +276,7 @@ fn frames_pass_beside_strangers() {
 }
 
 /// At least.
-const FRAMES: usize = 10_000;
+const FRAMES: usize = 4_000;
 
 /// Frames into port 0, and what comes out of port 1.
 struct Traffic {
