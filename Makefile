@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo figures test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release
+.PHONY: help demo figures test test-rust test-lab test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -17,11 +17,14 @@ demo: ## train a model through a congested, trimming switch (half a minute; its 
 test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 test: p4-check lint test-rust reference-check test-torch sanitize mininet-test ## everything that CI runs
 
-test-rust: ## unit, property and integration tests of all crates; those over real interfaces need root and are skipped loudly otherwise
+test-rust: ## unit, property and integration tests of the product's crates; those over real interfaces need root and are skipped loudly otherwise
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
 	python3 host-encoder/tests/reference/sparse.py --check
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked
+
+test-lab: ## tests of the laboratory (simulator, planner, quick figures), and of the switch beside BMv2 (CI runs them)
+	$(CARGO) test --locked -p trimwire-lab -p trimwire-bmv2-tests
 
 test-python: ## the Python package: wheel, types, tests, without PyTorch (skipped loudly where there is no Python 3.10 or no PyPI)
 	python/test.sh
@@ -33,10 +36,10 @@ test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of 
 	python/test.sh gpu
 
 figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=NAME one, of examples/figures; docs/how-to/figures.md says what each takes; no part of test, which compares them)
-	$(CARGO) run --release --quiet -p trimwire -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
+	$(CARGO) run --release --quiet -p trimwire-lab -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
 
-# The programs that say what they take. Those that `test` has built are taken: with the features of these four alone all would be built anew.
-REFERENCE = $(if $(TRIMWIRE_BIN_DIR),,$(CARGO) build --locked -p trimwire -p trimwire-agent -p trimwire-controller -p trimwire-switch --bins &&) python3 packaging/reference.py
+# The programs that say what they take. Those that `test` has built are taken: with the features of these alone all would be built anew.
+REFERENCE = $(if $(TRIMWIRE_BIN_DIR),,$(CARGO) build --locked -p trimwire -p trimwire-lab -p trimwire-agent -p trimwire-controller -p trimwire-switch --bins &&) python3 packaging/reference.py
 
 reference: ## write the reference pages: commands, variables, metrics, exit codes, keys of files (docs/reference/generated)
 	$(REFERENCE)

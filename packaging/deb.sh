@@ -82,7 +82,7 @@ EOF
     rm -r "$root"
 }
 
-pack trimwire 'demo, simulations, codec measurements and planner of trimmable gradients'
+pack trimwire 'demo and codec measurements of trimmable gradients'
 pack trimwire-switch 'software switch that runs P4 programs and trims packets' 'trimwire-switch@.service'
 pack trimwire-controller 'brings a fabric of P4 switches to what a file says' trimwire-controller.service
 pack trimwire-agent 'sends gradients in packets that switches may trim' 'trimwire-serve@.service'

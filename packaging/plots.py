@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs/figures"
-# What a step of fabric/examples/adaptive computes before it communicates.
+# What a step of lab/examples/adaptive computes before it communicates.
 COMPUTE_MS = 0.5
 
 # The package's module alone: the package itself would have to be built.

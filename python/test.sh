@@ -60,7 +60,7 @@ if [ -n "${1:-}" ]; then
 fi
 # From elsewhere: what is imported is what was installed.
 timed "python, types" "$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
-cp -r tests experiments "$work"
+cp -r tests ../lab/experiments "$work"
 export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz" TRIMWIRE_VECTORS="$PWD/../host-encoder/tests/vectors.json"
 export TRIMWIRE_REPOSITORY="$PWD/.."
 # Where the programs are that were built for other tests: some of these run them.

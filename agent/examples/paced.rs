@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What pacing costs, and how far from each other packets arrive that should be as far apart as the rate says: gradients that are encoded beforehand, from one rank to another.
+//! What pacing costs, and how far from each other packets arrive that should be as far apart as the
+//! rate says: gradients that are encoded beforehand, from one rank to another.
 //!
 //!     paced receive 10.0.0.2:9300 10.0.0.1:9300
 //!     paced send 10.0.0.1:9300 10.0.0.2:9300 1000000000 user        # or kernel, or auto
 //!
-//! Each end prints its processor time as JSON when all messages are over. Spacing is what a capture at the receiver's interface shows.
+//! Each end prints its processor time as JSON when all messages are over. Spacing is what a capture
+//! at the receiver's interface shows.
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the rate algorithms do on one congested port, for docs/results/rate-algorithms.md:
-//! `cargo run --release -p trimwire-agent --example rate_algorithms` writes docs/figures/rate-algorithms.csv, and
-//! `packaging/plots.py rate-algorithms` draws it.
+//! What the rate algorithms do on one congested port, for docs/results/rate-algorithms.md: `cargo
+//! run --release -p trimwire-agent --example rate_algorithms` writes
+//! docs/figures/rate-algorithms.csv, and `packaging/plots.py rate-algorithms` draws it.
 //!
-//! Eight flows of 10 Gbit/s start together at a port of 10 Gbit/s, four of them leave at 20 ms, and another one joins at 30 ms.
+//! Eight flows of 10 Gbit/s start together at a port of 10 Gbit/s, four of them leave at 20 ms, and
+//! another one joins at 30 ms.
 
 #[path = "../tests/it/bottleneck/mod.rs"]
 mod bottleneck;
@@ -47,14 +48,14 @@ fn samples(algorithm: RateConfig, port: Port) -> Vec<Sample> {
     Bottleneck::new(port, &flows, INTERVAL_NS, 1).run(END_NS)
 }
 
-/// Gbit/s that arrived of each flow, and mean and 99 % of the data queue in µs; means over a millisecond, in which a slow flow
-/// has three reports.
+/// Gbit/s that arrived of each flow, and mean and 99 % of the data queue in µs; means over a
+/// millisecond, in which a slow flow has three reports.
 fn write(text: &mut String, run: &str, samples: &[Sample]) {
     let flows = samples.first().map_or(0, |sample| sample.flows.len());
     for (index, chunk) in samples.chunks(5).enumerate() {
         let at = index as f64 + 0.5;
         for flow in 0..flows {
-            let packets: u32 = chunk.iter().map(|s| s.flows[flow].whole + s.flows[flow].cut).sum();
+            let packets: u32 = chunk.iter().map(|s| s.flows[flow].whole + s.flows[flow].trimmed).sum();
             let rate = f64::from(packets) * WHOLE as f64 * 8.0 / (chunk.len() as f64 * INTERVAL_NS as f64);
             let _ = writeln!(text, "{run},flow {},{at},{rate:.4}", flow + 1);
         }

@@ -14,7 +14,8 @@ use job::{Case, Size, Verdict, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Random jobs, each of which has to end with the right sums or the right error, within limits that are computed from what it does.
+/// Random jobs, each of which has to end with the right sums or the right error, within limits that
+/// are computed from what it does.
 #[derive(Parser)]
 struct Args {
     /// The first case's; the next ones are counted up from it.
@@ -32,7 +33,8 @@ struct Args {
     /// A file for each case that fails.
     #[arg(long)]
     failures: Option<PathBuf>,
-    /// Wait so many times as long as a case may take: what is late then is said to be late, not to have no end.
+    /// Wait so many times as long as a case may take: what is late then is said to be late, not to
+    /// have no end.
     #[arg(long, default_value_t = 1.0)]
     patience: f64,
     /// Write every datagram that leaves, one a line.

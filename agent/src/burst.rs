@@ -10,13 +10,14 @@ use std::net::SocketAddr;
 pub enum Origin {
     /// One that is listened on: control packets. By index of the interface, counted round.
     Listening(u16),
-    /// One of those that DATA is sprayed over, by index: each has a source port of its own, by which switches choose a path. With several interfaces it is on the one of
-    /// that index, counted round.
+    /// One of those that DATA is sprayed over, by index: each has a source port of its own, by
+    /// which switches choose a path. With several interfaces it is on the one of that index,
+    /// counted round.
     Path(u16),
 }
 
-/// Datagrams to one address, back to back, of one origin and traffic class: what a kernel with segmentation offload (UDP_SEGMENT) takes in
-/// one piece.
+/// Datagrams to one address, back to back, of one origin and traffic class: what a kernel with
+/// segmentation offload (UDP_SEGMENT) takes in one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Burst {
     /// Where to.
@@ -29,7 +30,8 @@ pub struct Burst {
     pub payload: Bytes,
     /// Length of each payload but the last, which may be shorter; at least 1.
     pub segment: usize,
-    /// When it is to leave, ns of the endpoint's clock. At once where that has passed, as 0 has; later only where whoever takes it has asked for a lead
+    /// When it is to leave, ns of the endpoint's clock. At once where that has passed, as 0 has;
+    /// later only where whoever takes it has asked for a lead
     /// ([`Endpoint::set_lead_ns`](crate::endpoint::Endpoint::set_lead_ns)).
     pub departs_ns: u64,
 }
@@ -41,7 +43,8 @@ pub struct Arrived {
     pub source: SocketAddr,
     /// TOS or traffic class: DSCP << 2 | ECN.
     pub tos: u8,
-    /// How long ago, ns: what it has waited in the host, which is no part of a round trip. 0 where nobody knows.
+    /// How long ago, ns: what it has waited in the host, which is no part of a round trip. 0 where
+    /// nobody knows.
     pub age_ns: u64,
 }
 

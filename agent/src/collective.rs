@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectives: operations that all ranks take part in.
 //!
-//! A [`Communicator`] runs any number of them at once over one endpoint. What an operation is made of at a rank is a plan (`plan.rs`): for each shard of the tensor, whose
-//! contributions are summed, who gets the sum, and where it is written. Each entry of a plan is a stage (`stage.rs`), which works row by row:
+//! A [`Communicator`] runs any number of them at once over one endpoint. What an operation is made
+//! of at a rank is a plan (`plan.rs`): for each shard of the tensor, whose contributions are
+//! summed, who gets the sum, and where it is written. Each entry of a plan is a stage (`stage.rs`),
+//! which works row by row:
 //!
 //! ```text
 //!  packets of other ranks ─► rows ─┐
@@ -10,15 +12,19 @@
 //!  the row in memory ──────────────┘                                   └─► the row in memory: what the packets say, not the sum itself
 //! ```
 //!
-//! A row is encoded when the network is about to run out of packets for its receiver, summed and sent on as soon as it is there from every rank, and decoded when it arrives. This coding is done
-//! in [`Task`]s, each a row's worth, which own or lease (`memory.rs`) what they need: by the thread that looks after the sockets, between two looks ([`Communicator::work`]), or by others
+//! A row is encoded when the network is about to run out of packets for its receiver, summed and
+//! sent on as soon as it is there from every rank, and decoded when it arrives. This coding is done
+//! in [`Task`]s, each a row's worth, which own or lease (`memory.rs`) what they need: by the thread
+//! that looks after the sockets, between two looks ([`Communicator::work`]), or by others
 //! ([`Communicator::poll_task`], [`Communicator::complete`]).
 //!
-//! The order of the additions is that of the ranks, whatever the order of arrival and however many threads work, so that the same packets give the same bits. Operations may overlap: a fast rank
+//! The order of the additions is that of the ranks, whatever the order of arrival and however many
+//! threads work, so that the same packets give the same bits. Operations may overlap: a fast rank
 //! can be ahead of a slow one.
 //!
-//! Rows are important (docs/reference/wire-format.md §7) where the same message's were worth at least their median one operation of the same [`Options::tag`] ago; in the first one, and
-//! after one of another length, all are.
+//! Rows are important (docs/reference/wire-format.md §7) where the same message's were worth at
+//! least their median one operation of the same [`Options::tag`] ago; in the first one, and after
+//! one of another length, all are.
 
 mod agenda;
 mod algorithm;
@@ -66,16 +72,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES};
 
-/// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
+/// What the ranks' results have to do with each other. Each receiver of the all-gather sees other
+/// trims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replicas {
-    /// Every rank decodes what it got, the owner of a shard what it sent. With nothing cut or lost in the all-gather, results are
-    /// bit-identical, whatever the number of planes; where something is, the ranks that got less of it have a larger error.
+    /// Every rank decodes what it got, the owner of a shard what it sent. With nothing trimmed or
+    /// lost in the all-gather, results are bit-identical, whatever the number of planes; where
+    /// something is, the ranks that got less of it have a larger error.
     #[default]
     Free,
-    /// Every rank, the owner included, decodes each packet at the lowest precision that any rank got: results are
-    /// bit-identical. Before that the tails that take most off the error are sent again, until all together err by no more than each alone would on average. Costs two round trips, and a
-    /// packet that is missing at one rank is missing at all, so each transfer of the all-gather has to keep to the loss bound divided by the number of receivers.
+    /// Every rank, the owner included, decodes each packet at the lowest precision that any rank
+    /// got: results are bit-identical. Before that the tails that take most off the error are sent
+    /// again, until all together err by no more than each alone would on average. Costs two round
+    /// trips, and a packet that is missing at one rank is missing at all, so each transfer of the
+    /// all-gather has to keep to the loss bound divided by the number of receivers.
     Consistent,
 }
 
@@ -88,11 +98,13 @@ pub struct CommunicatorConfig {
     pub world: u16,
     /// Seed of the rotations; the same on all ranks.
     pub job_seed: u64,
-    /// Longest IP packet that the fabric carries, bytes: packets are made to fit; the same on all ranks.
+    /// Longest IP packet that the fabric carries, bytes: packets are made to fit; the same on all
+    /// ranks.
     pub mtu: usize,
     /// Rows of 2^this coordinates are rotated as one; the same on all ranks.
     pub row_log2: u8,
-    /// A number for each rank, the same for ranks that are on one host; empty: every rank has a host of its own. The same on all ranks.
+    /// A number for each rank, the same for ranks that are on one host; empty: every rank has a
+    /// host of its own. The same on all ranks.
     pub hosts: Vec<u32>,
     /// Which part of every operation is done here.
     pub part: Part,
@@ -118,18 +130,21 @@ impl CommunicatorConfig {
 pub struct Options {
     /// Planes that are sent, 1 to [`PLANES`]: fewer compress ahead of time.
     pub planes: u8,
-    /// Every bit as it is, whatever it means (NaNs, integers): nothing is rotated, and what is cut is sent again. Four bytes a coordinate.
+    /// Every bit as it is, whatever it means (NaNs, integers): nothing is rotated, and what is
+    /// trimmed is sent again. Four bytes a coordinate.
     pub exact: bool,
     /// Sums are divided by the number of ranks that contribute.
     pub average: bool,
     /// Which way parts and sums go.
     pub algorithm: Algorithm,
-    /// How cut packets are decoded.
+    /// How trimmed packets are decoded.
     pub decoding: Decoding,
     /// What the ranks' results have to do with each other.
     pub replicas: Replicas,
-    /// Best effort until so long after the start at each rank, ns: cut and missing packets are sent again, those first that take most off the error per byte; then
-    /// everybody takes what is there, however little: what has not come counts as zero, and [`OutcomeStats`] says how much that was. Takes the place of `reliability`; what is exact has no deadline.
+    /// Best effort until so long after the start at each rank, ns: trimmed and missing packets are
+    /// sent again, those first that take most off the error per byte; then everybody takes what is
+    /// there, however little: what has not come counts as zero, and [`OutcomeStats`] says how much
+    /// that was. Takes the place of `reliability`; what is exact has no deadline.
     pub deadline_ns: Option<u64>,
     /// How much has to arrive; `None`: as the endpoint is configured.
     pub reliability: Option<Reliability>,
@@ -137,10 +152,12 @@ pub struct Options {
     pub layer_class: u8,
     /// Which tensor this is, of those that are summed again and again: a DDP bucket's number.
     pub tag: u32,
-    /// Coordinates in a packet, a multiple of 32; `None`: as many as fit with all planes, to which sizes in planes of a fabric's file refer. More of them fill packets that are
-    /// sent with fewer planes, for fabrics that do not cut, or whose sizes are given in bytes.
+    /// Coordinates in a packet, a multiple of 32; `None`: as many as fit with all planes, to which
+    /// sizes in planes of a fabric's file refer. More of them fill packets that are sent with fewer
+    /// planes, for fabrics that do not trim, or whose sizes are given in bytes.
     pub coordinates_per_packet: Option<usize>,
-    /// Share of the line's rate at which this rank's data leaves at most; need not be the same on all ranks.
+    /// Share of the line's rate at which this rank's data leaves at most; need not be the same on
+    /// all ranks.
     pub pace: Pace,
 }
 
@@ -187,7 +204,8 @@ pub enum Collective {
     },
     /// One rank's tensor, for all; in place.
     Broadcast {
-        /// The root's is sent, the others' overwritten. Where packets say less than the tensor, the root has what they say, too.
+        /// The root's is sent, the others' overwritten. Where packets say less than the tensor, the
+        /// root has what they say, too.
         tensor: Memory,
         /// Whose.
         root: u16,
@@ -210,7 +228,8 @@ pub enum Collective {
         /// Coordinates from each rank: what its `to` says of this one.
         from: Vec<usize>,
     },
-    /// The sum over the ranks that are no servers, for all of them, by way of the servers: an all-reduce whose shards belong to these.
+    /// The sum over the ranks that are no servers, for all of them, by way of the servers: an
+    /// all-reduce whose shards belong to these.
     PushPull {
         /// A worker's part, then the sum; at a server, which contributes nothing, `None`.
         tensor: Option<Memory>,
@@ -229,7 +248,7 @@ pub struct OutcomeStats {
     /// Of these: everything arrived.
     pub full: u64,
     /// Some planes arrived.
-    pub cut: u64,
+    pub trimmed: u64,
     /// Nothing arrived.
     pub missing: u64,
     /// Payload bytes of the messages this rank received, as they were sent.
@@ -238,8 +257,8 @@ pub struct OutcomeStats {
     pub bytes_received: u64,
     /// Packets of the messages this rank sent.
     pub sent: u64,
-    /// Repairs this rank sent, up to the time it had its own result: others may still ask for more, which
-    /// [`crate::endpoint::EndpointStats`] counts.
+    /// Repairs this rank sent, up to the time it had its own result: others may still ask for more,
+    /// which [`crate::endpoint::EndpointStats`] counts.
     pub repaired: u64,
     /// Payload bytes of DATA this rank sent, repairs included, up to then.
     pub bytes_sent: u64,
@@ -302,8 +321,9 @@ const LAYER_CLASSES: u8 = 8;
 
 /// Runs operations, several at once, in a group of ranks.
 ///
-/// After every [`Self::start`] and [`Self::handle_event`], and after packets have left, there may be work: call [`Self::work`] until there is none, or hand out what [`Self::poll_task`] gives and bring it back
-/// by [`Self::complete`]. Then [`Self::poll_outcome`] tells what is over.
+/// After every [`Self::start`] and [`Self::handle_event`], and after packets have left, there may
+/// be work: call [`Self::work`] until there is none, or hand out what [`Self::poll_task`] gives and
+/// bring it back by [`Self::complete`]. Then [`Self::poll_outcome`] tells what is over.
 #[derive(Debug)]
 pub struct Communicator {
     /// Of this epoch: ranks are numbered from 0 among its members.
@@ -345,7 +365,8 @@ impl Communicator {
         &self.config
     }
 
-    /// Begins an operation, which has the same number on all ranks. It ends in [`Self::poll_outcome`].
+    /// Begins an operation, which has the same number on all ranks. It ends in
+    /// [`Self::poll_outcome`].
     ///
     /// # Errors
     /// [`StartError`] when it does not begin; its memory is gone then.
@@ -394,7 +415,8 @@ impl Communicator {
             }
             _ => (0..world).collect::<Vec<_>>(),
         };
-        // Sums that are passed on are of f32s, and a server that has no tensor does not know of what type others are.
+        // Sums that are passed on are of f32s, and a server that has no tensor does not know of
+        // what type others are.
         let (gathers, pushes) = (
             matches!(collective, Collective::AllGather { .. } | Collective::Broadcast { .. }),
             matches!(collective, Collective::PushPull { .. }),
@@ -559,7 +581,8 @@ impl Communicator {
         })
     }
 
-    /// Takes an event of the endpoint; events of messages that are not this communicator's are ignored.
+    /// Takes an event of the endpoint; events of messages that are not this communicator's are
+    /// ignored.
     pub fn handle_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) {
         if let Event::Epoch(change) = event {
             return self.on_change(now_ns, change, endpoint);
@@ -586,14 +609,16 @@ impl Communicator {
         }
     }
 
-    /// Gives an operation up, here and at the other ranks. `false`: no such operation is on its way.
+    /// Gives an operation up, here and at the other ranks. `false`: no such operation is on its
+    /// way.
     pub fn cancel(&mut self, now_ns: u64, number: u32, endpoint: &mut Endpoint) -> bool {
         let Some(operation) = self.operations.get_mut(&MessageId::number_key(number)) else { return false };
         operation.give_up(now_ns, OperationError::Cancelled { number }, endpoint);
         true
     }
 
-    /// Gives an operation up, if it is under way, because another part of it has failed: other ranks hear of the same culprit.
+    /// Gives an operation up, if it is under way, because another part of it has failed: other
+    /// ranks hear of the same culprit.
     pub fn fail(&mut self, now_ns: u64, number: u32, error: OperationError, endpoint: &mut Endpoint) {
         if let Some(blame) = error.blame() {
             self.blame(blame);
@@ -603,7 +628,8 @@ impl Communicator {
         }
     }
 
-    /// A piece of work, if there is any: of the most urgent class first, then of the oldest operation. It is to be run, anywhere, and brought back.
+    /// A piece of work, if there is any: of the most urgent class first, then of the oldest
+    /// operation. It is to be run, anywhere, and brought back.
     pub fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
         (0..LAYER_CLASSES).find_map(|class| {
             let mut urgent = self.operations.iter_mut().filter(|(_, operation)| operation.class() == class);
@@ -619,7 +645,8 @@ impl Communicator {
         }
     }
 
-    /// Does a piece of work itself. `false`: there is none; only an event of the endpoint, or room in its queues, brings more.
+    /// Does a piece of work itself. `false`: there is none; only an event of the endpoint, or room
+    /// in its queues, brings more.
     pub fn work(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> bool {
         let Some(task) = self.poll_task(endpoint) else { return false };
         self.complete(now_ns, task.run(), endpoint);
@@ -654,7 +681,7 @@ impl std::ops::AddAssign for OutcomeStats {
     fn add_assign(&mut self, other: Self) {
         self.packets += other.packets;
         self.full += other.full;
-        self.cut += other.cut;
+        self.trimmed += other.trimmed;
         self.missing += other.missing;
         self.bytes_expected += other.bytes_expected;
         self.bytes_received += other.bytes_received;

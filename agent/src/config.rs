@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use trimwire_encoder::{HeaderMask, SealKey};
 
-/// Bytes of the longest IP packet that an interface has to carry: every host has to take IPv4 packets of this size (RFC 791 §3.1).
+/// Bytes of the longest IP packet that an interface has to carry: every host has to take IPv4
+/// packets of this size (RFC 791 §3.1).
 pub const MTU_LEAST: u16 = 576;
 /// Of the longest that is sent; jumbo frames of any switch carry it.
 pub const MTU_MOST: u16 = 9_216;
@@ -15,38 +16,41 @@ pub const MTU_MOST: u16 = 9_216;
 /// How much of a message has to arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reliability {
-    /// A cut packet counts as delivered, and up to this share of a message's packets, in [0, 1), may be missing
-    /// altogether (MLT §4.2.3's p). Missing packets are repaired until the bound holds.
+    /// A trimmed packet counts as delivered, and up to this share of a message's packets, in [0,
+    /// 1), may be missing altogether (MLT §4.2.3's p). Missing packets are repaired until the bound
+    /// holds.
     Bounded {
         /// The share.
         loss: f32,
     },
-    /// Every plane of every packet arrives: what did not is sent again. This is the "drop + retransmit" that
-    /// trimming is compared with: selective repeat with exact bitmaps, losses found by order (RACK, RFC 8985) one
-    /// round trip after the last packet, time-outs from measured round trips.
+    /// Every plane of every packet arrives: what did not is sent again. This is the "drop +
+    /// retransmit" that trimming is compared with: selective repeat with exact bitmaps, losses
+    /// found by order (RACK, RFC 8985) one round trip after the last packet, time-outs from
+    /// measured round trips.
     Full,
 }
 
 /// What switches may do with DATA under congestion (ARCHITECTURE.md, data flow).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
-    /// Cut it.
+    /// Trim it.
     Trimmable,
     /// Drop it: MLT's plain packets, and conventional transports.
     Droppable,
 }
 
-/// DSCP values (6 bits), by the words of UEC and SONiC. The defaults are of RFC 2474 §6 pool 2 (xxxx11, local use).
+/// DSCP values (6 bits), by the words of UEC and SONiC. The defaults are of RFC 2474 §6 pool 2
+/// (xxxx11, local use).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DscpPlan {
-    /// Data that may be cut, by class; class 0 (front layers) is served first.
+    /// Data that may be trimmed, by class; class 0 (front layers) is served first.
     pub trimmable: [u8; 4],
     /// Data that may only be dropped, by class.
     pub droppable: [u8; 4],
-    /// What a switch writes on the packets it cut.
+    /// What a switch writes on the packets it trimmed.
     pub trimmed: u8,
-    /// The same, written by the switch that the receiver is attached to (UEC's TRIMMED_LASTHOP): what is congested there is
-    /// the receiver's own link, which no other path avoids.
+    /// The same, written by the switch that the receiver is attached to (UEC's TRIMMED_LASTHOP):
+    /// what is congested there is the receiver's own link, which no other path avoids.
     pub trimmed_last_hop: u8,
     /// Control packets.
     pub control: u8,
@@ -69,13 +73,14 @@ impl Default for DscpPlan {
 pub struct TimeoutConfig {
     /// Wait for an answer before any round trip was measured.
     pub initial_ns: u64,
-    /// Wait for an answer at least so long (RFC 6298 §2.4's minimum RTO). Default 1 ms: what data centres tune TCP
-    /// to (Vasudevan et al., SIGCOMM'09), against Linux's 200 ms. It bounds the wait for *control* packets only;
-    /// lost data is found without it.
+    /// Wait for an answer at least so long (RFC 6298 §2.4's minimum RTO). Default 1 ms: what data
+    /// centres tune TCP to (Vasudevan et al., SIGCOMM'09), against Linux's 200 ms. It bounds the
+    /// wait for *control* packets only; lost data is found without it.
     pub min_ns: u64,
     /// Waits double up to this, or up to the round trip where that takes longer.
     pub max_ns: u64,
-    /// A packet counts as lost at least so long after it was sent, where no later packet's arrival shows it.
+    /// A packet counts as lost at least so long after it was sent, where no later packet's arrival
+    /// shows it.
     pub min_loss_delay_ns: u64,
     /// Data that has arrived is acknowledged at the latest after this time.
     pub ack_delay_ns: u64,
@@ -83,8 +88,9 @@ pub struct TimeoutConfig {
     pub keep_alive_ns: u64,
     /// A transfer fails when the peer has answered nothing for so long although it was asked.
     pub give_up_ns: u64,
-    /// A transfer fails when the peer answers, but its application never asks for the message, or never sends what is expected of it; and when a peer that
-    /// has never been heard of does not come up. Longer than the longest pause of a rank that is well: ranks write checkpoints.
+    /// A transfer fails after this time if the peer answers, but its application never asks for the
+    /// message or never sends the expected one. So it does if a peer never comes up. Longer than
+    /// the longest pause of a healthy rank: ranks write checkpoints.
     pub patience_ns: u64,
 }
 
@@ -112,31 +118,39 @@ pub struct EndpointConfig {
     pub job: u8,
     /// Ranks of the job, at most 1,024.
     pub world: u16,
-    /// A number that this endpoint has and none before it had under this rank, not 0: drawn at random, or given by who starts the job. It tells packets from before
-    /// a restart.
+    /// A number, not 0, that no endpoint had before under this rank: drawn at random, or given by
+    /// whoever starts the job. It tells packets from
+    /// before a restart.
     pub incarnation: u32,
-    /// Where the other ranks listen. A rank that is not among them is where its first answer to our HELLO comes from.
+    /// Where the other ranks listen. A rank that is not among them is where its first answer to our
+    /// HELLO comes from.
     pub peers: BTreeMap<u16, SocketAddr>,
-    /// Incarnations of other ranks, where a rendezvous has agreed on them: such a rank is believed under its own and no other one, and knows us from our first HELLO on.
+    /// Incarnations of other ranks, if a rendezvous has agreed on them. Such a rank is believed
+    /// under its own incarnation only, and knows this rank from the first HELLO on.
     pub incarnations: BTreeMap<u16, u32>,
     /// Key of a sealed job: DATA is believed only with its tags, control packets only with theirs.
     pub seal: Option<SealKey>,
     /// Speed of the network card, bit/s; all datagrams together stay below it.
     pub line_rate_bps: u64,
-    /// Hold data back that would leave faster than the card's speed. In virtual time the card is ours; a real one, and the system's queue in front of it, hold back what is too fast by
+    /// Hold data back that would leave faster than the card's speed. In virtual time the card is
+    /// ours; a real one, and the system's queue in front of it, hold back what is too fast by
     /// themselves, and keep the wire busy while this thread is not.
     pub pace_at_line: bool,
-    /// Rate law, one instance per peer.
+    /// Rate algorithm, one instance per peer.
     pub rate: RateConfig,
     /// How much has to arrive.
     pub reliability: Reliability,
     /// What may happen to it on the way.
     pub traffic: Traffic,
-    /// UDP source ports over which DATA is sprayed, at most 256: the entropy that makes switches choose a path.
+    /// UDP source ports over which DATA is sprayed, at most 256: the entropy that makes switches
+    /// choose a path.
     pub source_ports: Vec<u16>,
-    /// All addresses of this rank where it has several interfaces, at most 8 of one family: path p leaves from the p-th of them, counted round, and goes to the p-th of the peer's, which a HELLO has told. Empty where there is one.
+    /// All addresses of this rank if it has several interfaces: at most 8, of one family. Path p
+    /// leaves from address p modulo their number and goes to the peer's of the same index, which a
+    /// HELLO tells. Empty for one interface.
     pub addresses: Vec<IpAddr>,
-    /// So many packets go one way before another path is chosen: what leaves from one socket costs one system call.
+    /// Packets that take one path before another is chosen: what leaves from one socket costs one
+    /// system call.
     pub packets_per_path: u32,
     /// DSCP values.
     pub dscp: DscpPlan,
@@ -146,29 +160,37 @@ pub struct EndpointConfig {
     pub timeouts: TimeoutConfig,
     /// One ACK per so many data packets (MLT §4.2.3: ten).
     pub ack_every: u32,
-    /// Bytes of DATA that may be on their way to all peers together, and as many from all peers: each has an equal part, [`Self::window_bytes`], and, of messages that it has asked for, at least what
-    /// its path holds. What arrives before the application expects it is kept up to twice that part.
+    /// Bytes of DATA that may be on their way to all peers together, and as many from all peers:
+    /// each has an equal part, [`Self::window_bytes`], and, of messages that it has asked for, at
+    /// least what its path holds. What arrives before the application expects it is kept up to
+    /// twice that part.
     pub window: u64,
-    /// Data leaves in bursts that take so long at the peer's rate, ns, and of at least one packet: what a queue that is about to be cut still has room for.
-    /// Up to four times as long, at most 40 µs, on paths that have been calm ([`Pacer::heard`](crate::pacing::Pacer::heard)).
+    /// Time of a burst at the peer's rate, ns; a burst has at least one packet. A queue that is
+    /// about to trim still has room for it. Up to four times as long, at most 40 µs, on paths that
+    /// have been calm ([`Pacer::heard`](crate::pacing::Pacer::heard)).
     pub burst_wire_ns: u64,
-    /// Time that a queue takes which switches are about to cut: the ladder's `shallow_at` over the link's rate.
+    /// Time of a queue that switches are about to trim: the ladder's `shallow_at` over the link's
+    /// rate.
     pub trim_delay_ns: u64,
     /// What the host adds to a round trip: timers, scheduler. 0 in virtual time.
     pub host_jitter_ns: u64,
-    /// Time for which a late caller may catch up by sending faster, ns. 0 in virtual time; a socket driver sets it
-    /// to the granularity of its timers.
+    /// Time for which a late caller may catch up by sending faster, ns. 0 in virtual time; a socket
+    /// driver sets it to the granularity of its timers.
     pub burst_ns: u64,
-    /// Bytes of the longest IP packet that this rank's interfaces carry, 576 to 9,216: paths are asked whether they carry as much, and DATA that is too long for one goes in pieces. `None`: paths are
-    /// taken to carry whatever is sent, as in virtual time. A driver fills in what its link says.
+    /// Bytes of the longest IP packet that this rank's interfaces carry, 576 to 9,216: paths are
+    /// asked whether they carry as much, and DATA that is too long for one goes in pieces. `None`:
+    /// paths are taken to carry whatever is sent, as in virtual time. A driver fills in what its
+    /// link says.
     pub mtu: Option<u16>,
-    /// Bytes that a payload grows by on its way to the wire, for pacing: Ethernet 14, IPv4 20, UDP 8.
+    /// Bytes that a payload grows by on its way to the wire, for pacing: Ethernet 14, IPv4 20, UDP
+    /// 8.
     pub overhead_bytes: u16,
 }
 
 impl EndpointConfig {
-    /// A rank of a job of `world` ranks with everything else at its default: bounded loss of 1 %, trimmable data, the
-    /// DCTCP-like law, which hears of cuts, marks and losses, and not of what hosts' schedulers add to delays.
+    /// A rank of a job of `world` ranks with everything else at its default: bounded loss of 1 %,
+    /// trimmable data, the DCTCP-like algorithm, which hears of trims, marks and losses, and not of
+    /// what hosts' schedulers add to delays.
     pub fn new(rank: u16, world: u16, line_rate_bps: u64) -> Self {
         Self {
             rank,
@@ -200,8 +222,10 @@ impl EndpointConfig {
         }
     }
 
-    /// The same for channel `channel` of `channels`, each of which has an endpoint of its own: its part of the line and the window; every rank's port is so much higher, and every incarnation another one,
-    /// which all ranks know from that of the first channel. Packets of one channel are foreign to the others.
+    /// The configuration of channel `channel` of `channels`, each with an endpoint of its own. It
+    /// has its part of the line and the window. Ports are higher by its number, and incarnations
+    /// follow from those of the first channel, so that packets of one channel are foreign to the
+    /// others.
     ///
     /// # Errors
     /// The rank whose port would be above 65,535.
@@ -220,7 +244,8 @@ impl EndpointConfig {
         Ok(self)
     }
 
-    /// What is over the headers of an incarnation's DATA: nothing in a sealed job, where tags say whose it is.
+    /// The mask over the headers of an incarnation's DATA. None in a sealed job, where tags tell
+    /// the sender.
     pub fn mask_of(&self, incarnation: u32) -> HeaderMask {
         if self.seal.is_some() { HeaderMask::NONE } else { HeaderMask::of(incarnation) }
     }
@@ -233,7 +258,8 @@ impl EndpointConfig {
     }
 }
 
-/// The incarnation of a channel of the rank whose first channel has this one: keys of sealed packets, and masks, are those of incarnations.
+/// The incarnation of a channel, from that of the rank's first channel. Keys of sealed packets, and
+/// masks, depend on incarnations.
 pub fn channel_incarnation(first: u32, channel: u16) -> u32 {
     // An odd factor: no two channels of a rank have one incarnation, unless it were 0.
     (first ^ u32::from(channel).wrapping_mul(0x9e37_79b1)).max(1)

@@ -9,16 +9,19 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use trimwire_encoder::StreamId;
 
-/// Channels of ranks that have a processor for each. More take more processor time than they save (docs/results/gloo.md).
+/// Channels of ranks that have a processor for each. More take more processor time than they save
+/// (docs/results/gloo.md).
 const CHANNELS: usize = 4;
 /// Processors that Linux can have.
 const IDS: u16 = 8_192;
 
-/// The processors of a process. As text they are a list as Linux writes it, and how many of them may be busy at once, where a control group says less: `0-3,8-11/2`.
+/// The processors of a process. As text they are a list as Linux writes it, and how many of them
+/// may be busy at once, where a control group says less: `0-3,8-11/2`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Cores {
-    /// First and last of each run, ascending: a text of few bytes is little memory, whatever it says.
+    /// First and last of each run, ascending: a text of few bytes is little memory, whatever it
+    /// says.
     runs: Vec<(u16, u16)>,
     /// Those that a control group allows at once.
     quota: Option<u16>,
@@ -33,7 +36,8 @@ impl Cores {
         Self { runs, quota }
     }
 
-    /// How many of them a rank may keep busy that shares `all` of its host with `ranks`, itself among them.
+    /// How many of them a rank may keep busy that shares `all` of its host with `ranks`, itself
+    /// among them.
     fn share(&self, all: usize, ranks: usize) -> usize {
         // Ranks of one address share a control group, too.
         let each = self.quota.map_or(all, |quota| all.min(quota.into())) / ranks;
@@ -66,7 +70,8 @@ fn count(runs: &[(u16, u16)]) -> usize {
     new.sum()
 }
 
-/// Channels of each rank where nobody has said how many: `ranks` are all of them, by address and processors. Ranks of one address share what processors they have together.
+/// Channels of each rank where nobody has said how many: `ranks` are all of them, by address and
+/// processors. Ranks of one address share what processors they have together.
 pub fn channels_of<'a>(ranks: impl Iterator<Item = (IpAddr, &'a Cores)> + Clone) -> u16 {
     let mut hosts: BTreeMap<IpAddr, (Vec<(u16, u16)>, usize)> = BTreeMap::new();
     for (address, cores) in ranks.clone() {

@@ -7,21 +7,20 @@
 //!                        └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Backends of [`Link`]: [`udp::UdpLink`] on sockets, [`memory::MemoryLink`] between threads, and [`misbehaving::Misbehaving`]
-//! around either, which drops, cuts, duplicates and reorders on purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding may be
-//! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
+//! Backends of [`Link`]: [`udp::UdpLink`] on sockets, [`memory::MemoryLink`] between threads, and
+//! [`misbehaving::Misbehaving`] around either, which drops, trims, duplicates and reorders on
+//! purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding
+//! may be done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
 pub mod channels;
 pub mod delegate;
 mod holding;
-pub mod host;
 pub mod interfaces;
 pub mod link;
 mod listener;
 pub mod memory;
 pub mod misbehaving;
 mod mmsg;
-mod netlink;
 pub mod offloads;
 mod options;
 pub mod packet;
@@ -33,11 +32,9 @@ mod udp_config;
 mod waiting;
 mod wake;
 mod workers;
-pub mod xdp;
 
-pub use channels::Channels;
+pub use channels::{Channels, UntilEpoch};
 pub use holding::Pacing;
-pub use host::{Carrier, HostLink};
 pub use link::{Link, LinkError, LinkStats};
 pub use udp::UdpLink;
 pub use udp_config::{Checksums, DEFAULT_PORT, Receive, UdpConfig};
@@ -46,7 +43,6 @@ pub use wake::Wake;
 use crate::burst::Burst;
 use crate::collective::{Communicator, Done, Outcome, Task};
 use crate::endpoint::{Endpoint, EndpointConfig, Event};
-use crate::epoch::{Epoch, EpochError};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -60,23 +56,26 @@ use workers::Workers;
 const BATCH: usize = 64;
 /// Batches received before the endpoint may send: bounds how long an ACK waits behind arrivals.
 const RECEIVE_ROUNDS: usize = 4;
-/// Time for which a late sender may catch up. Timers of an unprivileged Linux thread are late by the 50 µs of its timer
-/// slack and by the scheduler; at 10 Gbit/s this is 125 KB.
+/// Time for which a late sender may catch up. Timers of an unprivileged Linux thread are late by
+/// the 50 µs of its timer slack and by the scheduler; at 10 Gbit/s this is 125 KB.
 const BURST_NS: u64 = 100_000;
 /// Two packets' time where that is longer, but no more than this.
 const LATE_MOST_NS: u64 = 1_000_000;
-/// Time that a burst takes on the wire: half of the queue at which switches begin to cut. At 10 Gbit/s eight packets.
+/// Time that a burst takes on the wire: half of the queue at which switches begin to trim. At 10
+/// Gbit/s eight packets.
 const BURST_WIRE_NS: u64 = 10_000;
-/// But so many packets at least: at 1 Gbit/s a system call for each would cost more than the wire does. Unless they take longer than this: on slow links processors have
-/// time, and the bursts of some ranks that meet are a queue that is cut.
+/// Least packets of a burst: at 1 Gbit/s a system call for each would cost more than the wire does.
+/// Slow links have fewer: there processors have time, and bursts of several ranks that meet make a
+/// queue that is trimmed.
 const BURST_PACKETS: u64 = 4;
 const BURST_PACKETS_NS: u64 = 50_000;
 /// Packets that go one way: what the kernel takes in one call.
 const PACKETS_PER_PATH: u32 = 16;
 /// A wait for tasks, where nothing tells that they are done.
 const BUSY_WAIT_NS: u64 = 20_000;
-/// So many packets, in so long, that are acknowledged before they were to leave say that nobody holds them. (One may be where this thread is off its core between looking at the clock and
-/// at the sockets.)
+/// This many packets in this time, acknowledged before their departure, show that nobody holds
+/// packets. (One may be if this thread is off its core between looking at the clock and at the
+/// sockets.)
 const UNHELD_MOST: u64 = 16;
 const UNHELD_NS: u64 = 100_000_000;
 /// What scheduler and timers of a host add to a round trip.
@@ -111,17 +110,18 @@ fn monotonic_ns() -> u64 {
     now.as_nanos() as u64
 }
 
-/// A number that no endpoint has had before, but by one chance in four thousand million: from the system's source of randomness.
+/// A random number that no endpoint had before, except by one chance in four thousand million.
 pub fn incarnation() -> u32 {
     (RandomState::new().build_hasher().finish() as u32).max(1)
 }
 
-/// What a real host's scheduler and timers make of a configuration meant for virtual time: bursts that make up for late
+/// Adapts a configuration meant for virtual time to a real host: bursts that make up for late
 /// timers, and time-outs that a descheduled peer does not trip.
 pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
     config.incarnation = incarnation();
     let packet_ns = 12_000 * 1_000_000_000 / config.line_rate_bps.max(1);
-    // Who sends packets one by one and is late for one has missed all of its time, on a slow link more than a scheduler's.
+    // Who sends packets one by one and is late for one has missed all of its time, on a slow link
+    // more than a scheduler's.
     config.burst_ns = config.burst_ns.max(BURST_NS).max((2 * packet_ns).min(LATE_MOST_NS));
     let packets_ns = BURST_PACKETS * packet_ns;
     let least_ns = BURST_WIRE_NS.max(packets_ns.min(BURST_PACKETS_NS));
@@ -141,7 +141,8 @@ pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
 /// Of an interface that does not say its speed, bit/s.
 pub const DEFAULT_LINE_RATE_BPS: u64 = 10_000_000_000;
 
-/// Codec threads where nobody says how many: the processors that this process may use, but for the one that moves datagrams, and at most four.
+/// Default number of codec threads: the processors of this process but one, which moves datagrams,
+/// and at most four.
 pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).min(4)
 }
@@ -194,30 +195,6 @@ impl Application<Outcome> for Communicator {
     }
 }
 
-/// Breaks when an epoch has begun, or will not begin ([`Communicator::poll_epoch`]). Outcomes of what was under way wait in the communicator.
-#[derive(Debug)]
-pub struct UntilEpoch<'a, C>(pub &'a mut C);
-
-impl Application<Result<Epoch, EpochError>> for UntilEpoch<'_, Communicator> {
-    fn on_event(
-        &mut self,
-        now_ns: u64,
-        event: Event,
-        endpoint: &mut Endpoint,
-    ) -> ControlFlow<Result<Epoch, EpochError>> {
-        self.0.handle_event(now_ns, event, endpoint);
-        ControlFlow::Continue(())
-    }
-
-    fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
-        self.0.complete(now_ns, done, endpoint);
-    }
-
-    fn poll(&mut self, _: u64, _: &mut Endpoint) -> ControlFlow<Result<Epoch, EpochError>> {
-        self.0.poll_epoch().map_or(ControlFlow::Continue(()), ControlFlow::Break)
-    }
-}
-
 /// One endpoint on one link.
 #[derive(Debug)]
 pub struct Driver<L> {
@@ -226,11 +203,10 @@ pub struct Driver<L> {
     clock: Clock,
     /// Taken from the endpoint, not yet by the link.
     outgoing: VecDeque<Burst>,
-    first_received_ns: Option<u64>,
     /// `None`: tasks are run between two looks at the sockets.
     workers: Option<Workers>,
     wake: Option<Arc<Wake>>,
-    /// When packets were last looked at that had not been held until their time, and how many there had been.
+    /// When packets that left early were last counted, and how many there had been.
     unheld: (u64, u64),
     /// Datagrams that were too long for an interface.
     too_long: u64,
@@ -258,7 +234,6 @@ impl<L: Link> Driver<L> {
             link,
             clock,
             outgoing,
-            first_received_ns: None,
             workers: None,
             wake: None,
             unheld: (0, 0),
@@ -268,8 +243,9 @@ impl<L: Link> Driver<L> {
         }
     }
 
-    /// From now on this many threads run the application's tasks, and the caller's thread does nothing but move datagrams; 0: it runs them itself, between two looks at the sockets, which is
-    /// faster where there is one processor.
+    /// Runs the application's tasks on this many threads; the caller's thread then only moves
+    /// datagrams. With 0 it runs them itself, between two looks at the sockets, which is faster on
+    /// one processor.
     ///
     /// # Errors
     /// When the system refuses threads.
@@ -324,16 +300,12 @@ impl<L: Link> Driver<L> {
         self.link.stats()
     }
 
-    /// When the first datagram since the last call arrived.
-    pub fn take_first_received_ns(&mut self) -> Option<u64> {
-        self.first_received_ns.take()
-    }
-
-    /// Moves datagrams, and lets the application take events and work, until it breaks (`Some`) or `until_ns` has come (`None`).
-    /// What is in flight then stays in flight: call again to go on.
+    /// Moves datagrams, and lets the application take events and work, until it breaks (`Some`) or
+    /// `until_ns` has come (`None`). What is in flight then stays in flight: call again to go on.
     ///
     /// # Errors
-    /// When the link cannot be used any more; a datagram that cannot be sent is counted and ignored.
+    /// When the link cannot be used any more; a datagram that cannot be sent is counted and
+    /// ignored.
     pub fn run<T>(
         &mut self,
         until_ns: u64,
@@ -361,7 +333,8 @@ impl<L: Link> Driver<L> {
             if now_ns >= until_ns {
                 return Ok(None);
             }
-            // What the application began may have found everything there already; nobody would say so again.
+            // What the application began may have found everything there already; nobody would say
+            // so again.
             if more || self.endpoint.has_events() {
                 continue;
             }
@@ -414,8 +387,9 @@ impl<L: Link> Driver<L> {
         worked
     }
 
-    /// Goes on answering peers until nothing has arrived for `quiet_ns` and all that was sent is answered: a STOP may have been lost, and
-    /// its sender asks again; and a peer that stood still for longer may still lack a packet of ours.
+    /// Answers peers until nothing has arrived for `quiet_ns` and everything sent is acknowledged:
+    /// a STOP may have been lost and asked for again, and a peer that stalled for longer may still
+    /// lack a packet.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -451,7 +425,6 @@ impl<L: Link> Driver<L> {
                     "the rank at {address} speaks version {version} of the wire format, this one version {VERSION}: install the same Trimwire on both"
                 );
             }
-            self.first_received_ns.get_or_insert(now_ns);
             if self.link.is_drained() {
                 return Ok(false);
             }
@@ -511,5 +484,3 @@ mod holding_tests;
 mod tests;
 #[cfg(test)]
 mod udp_tests;
-#[cfg(test)]
-mod xdp_tests;

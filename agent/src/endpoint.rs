@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One rank's transport: sorts what arrives by peer, and schedules what leaves onto one network card.
+//! One rank's transport: sorts what arrives by peer, and schedules what leaves onto one network
+//! card.
 //!
 //! # How to drive it
 //!
 //! 1. After every call that takes `now_ns`: take all of
 //!    [`Endpoint::poll_event`], then call [`Endpoint::poll_transmit`] until it gives `None`.
-//! 2. Then ask [`Endpoint::poll_timeout`] and wait until that time or the next datagram, whichever is first. The time
-//!    covers pacing as well as retransmission timers.
+//! 2. Then ask [`Endpoint::poll_timeout`] and wait until that time or the next datagram, whichever
+//!    is first. The time covers pacing as well as retransmission timers.
 //! 3. At that time call [`Endpoint::handle_timeout`], and continue with 1.
 //!
 //! Times are nanoseconds of any monotonic clock; they must not go backwards.
 //!
 //! # What goes first
 //!
-//! Control packets, peer by peer in the order in which they became due; then data: the peer whose last packet's
-//! time is up earliest. Each peer is paced at its rate law's rate and all together at the card's, so that peers at line rate
-//! take turns. Messages to one peer go by layer class, those of one class in the order of `open`; repairs of a message before the rest of it.
+//! Control packets, peer by peer in the order in which they became due; then data: the peer whose
+//! last packet's time is up earliest. Each peer is paced at its rate algorithm's rate and all
+//! together at the card's, so that peers at line rate take turns. Messages to one peer go by layer
+//! class, those of one class in the order of `open`; repairs of a message before the rest of it.
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -23,7 +25,6 @@ mod departures;
 mod epochs;
 mod lead;
 mod schedule;
-mod snapshot;
 
 pub use crate::config::{DscpPlan, EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, TimeoutConfig, Traffic};
 pub use crate::interface::{
@@ -34,8 +35,9 @@ use crate::epoch::{Membership, Vote};
 use crate::pacing::{Pace, Pacer};
 use crate::peer::{Context, Peer};
 use crate::row::Row;
+use crate::snapshot::{PeerSnapshot, PeerStats, Snapshot};
 use crate::transfer::TransferStats;
-use crate::wire::cut_map::CutMap;
+use crate::wire::trim_map::TrimMap;
 use crate::wire::{Abort, Reason};
 use lead::Lead;
 use schedule::Schedule;
@@ -51,12 +53,14 @@ const ECT_0: u8 = 0b10;
 const NOT_ECT: u8 = 0b00;
 const CE: u8 = 0b11;
 
-/// Source ports of which a HELLO tells in a packet of [`MTU_LEAST`] bytes, sealed, over IPv6 and with addresses of eight interfaces; and the MTU from which on any HELLO fits.
+/// Source ports of which a HELLO tells in a packet of [`MTU_LEAST`] bytes, sealed, over IPv6 and
+/// with addresses of eight interfaces; and the MTU from which on any HELLO fits.
 const PORTS_WITHIN_LEAST: usize = 180;
 const MTU_OF_ANY_HELLO: u16 = 1_280;
 
-/// Rows that are kept for their memory, 128 KiB each: as many as an all-reduce of 64 MiB may have on their way. What is
-/// freed and asked for anew costs page faults: with 64 rows they were 7 % of that operation's processor time.
+/// Rows that are kept for their memory, 128 KiB each: as many as an all-reduce of 64 MiB may have
+/// on their way. What is freed and asked for anew costs page faults: with 64 rows they were 7 % of
+/// that operation's processor time.
 const SPENT: usize = 256;
 
 /// One rank's transport; see the module for how to drive it.
@@ -67,7 +71,8 @@ pub struct Endpoint {
     peers: Vec<Peer>,
     schedule: Schedule,
     nic: Pacer,
-    /// Of data that leaves at less than the line's rate on purpose: control packets do not wait for it.
+    /// Of data that leaves at less than the line's rate on purpose: control packets do not wait for
+    /// it.
     spacing: Pacer,
     lead: Lead,
     events: VecDeque<Event>,
@@ -84,8 +89,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint with nothing to do. Numbers that do not fit the wire are clamped: `job` to 63, `world` to 1 to 1,024,
-    /// `rank` below `world`, `incarnation` from 1.
+    /// An endpoint with nothing to do. Numbers that do not fit the wire are clamped: `job` to 63,
+    /// `world` to 1 to 1,024, `rank` below `world`, `incarnation` from 1.
     pub fn new(mut config: EndpointConfig) -> Self {
         config.world = config.world.clamp(1, StreamId::MAX_RANK + 1);
         config.rank = config.rank.min(config.world - 1);
@@ -131,8 +136,10 @@ impl Endpoint {
         self.stream
     }
 
-    /// From now on bursts of data are given out up to so long before they are to leave, and [`Self::poll_timeout`] asks for more when half of that is spent: whoever takes them holds each until its
-    /// [`departs_ns`](Burst::departs_ns). What was given out keeps its time. At most what 1 MiB take at the line's rate. 0 (the default): bursts are given out when they are to leave.
+    /// Gives data out up to this long before its departure; [`Self::poll_timeout`] asks for more
+    /// when half of that is spent. Whoever takes bursts holds each until its
+    /// [`departs_ns`](Burst::departs_ns). At most what 1 MiB takes at the line's rate. 0, the
+    /// default: bursts are given out at their departure.
     pub fn set_lead_ns(&mut self, lead_ns: u64) {
         self.lead.set(lead_ns, self.config.line_rate_bps);
     }
@@ -172,7 +179,8 @@ impl Endpoint {
         Some(result)
     }
 
-    /// Likewise, where nothing can have changed of what is on its way to the peer: that would be looked at for every packet that arrives.
+    /// Likewise, if nothing in flight to the peer can have changed: looking would cost time for
+    /// every packet that arrives.
     fn with_receiving<R>(
         &mut self,
         now_ns: u64,
@@ -194,7 +202,8 @@ impl Endpoint {
         rank < self.config.world && rank != self.config.rank
     }
 
-    /// Begins to send a message to a rank; [`Self::supply`] brings its rows. Ends in [`Event::Sent`] or [`Event::Failed`].
+    /// Begins to send a message to a rank; [`Self::supply`] brings its rows. Ends in
+    /// [`Event::Sent`] or [`Event::Failed`].
     pub fn open(&mut self, now_ns: u64, to: u16, outbound: &Outbound) -> Result<(), SendError> {
         let (rank, world) = (self.config.rank, self.config.world);
         let wrong = SendError::Rank { rank, to, world };
@@ -220,17 +229,19 @@ impl Endpoint {
         supplied.unwrap_or(Err(SupplyError::Unknown { message, to }))
     }
 
-    /// Packets of a message that were supplied and have not been sent: who encodes waits while they are many.
+    /// Packets of a message that were supplied and have not been sent: who encodes waits while they
+    /// are many.
     pub fn backlog(&self, to: u16, message: u32) -> u32 {
         self.peers.get(usize::from(to)).map_or(0, |peer| peer.backlog(message))
     }
 
-    /// Sends a message that is encoded already, whose packets name its id. Ends in [`Event::Sent`] or [`Event::Failed`].
+    /// Sends a message that is encoded already, whose packets name its id. Ends in [`Event::Sent`]
+    /// or [`Event::Failed`].
     pub fn send(&mut self, now_ns: u64, to: u16, message: &Message) -> Result<(), SendError> {
         self.send_message(now_ns, to, message, false)
     }
 
-    /// Likewise, and asks for the receiver's final cut map, which [`Event::Sent`] brings.
+    /// Likewise, and asks for the receiver's final trim map, which [`Event::Sent`] brings.
     pub fn send_agreed(&mut self, now_ns: u64, to: u16, message: &Message) -> Result<(), SendError> {
         self.send_message(now_ns, to, message, true)
     }
@@ -264,15 +275,17 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Answers [`Event::Passed`]: sends the tails of these packets, from where the receiver has them cut, once, and reports again; where there are none the receiver may be content, which
-    /// [`Event::Sent`] says. Packets that there are not, and messages that do not wait for this, are ignored.
+    /// Answers [`Event::Passed`]: sends the tails of these packets, from where the receiver has
+    /// them trimmed, once, and reports again; where there are none the receiver may be content,
+    /// which [`Event::Sent`] says. Packets that there are not, and messages that do not wait for
+    /// this, are ignored.
     pub fn settle(&mut self, now_ns: u64, to: u16, message: u32, packets: &[u32]) {
         self.with_peer(now_ns, to, |peer, cx| peer.settle(cx, message, packets));
     }
 
-    /// Tells the receiver of a message that [`Event::Sent`] has reported the precision at which all replicas decode;
-    /// repeated until it confirms.
-    pub fn agree(&mut self, now_ns: u64, to: u16, message: u32, map: Arc<CutMap>) -> Result<(), SendError> {
+    /// Tells the receiver of a message that [`Event::Sent`] has reported the precision at which all
+    /// replicas decode; repeated until it confirms.
+    pub fn agree(&mut self, now_ns: u64, to: u16, message: u32, map: Arc<TrimMap>) -> Result<(), SendError> {
         let (rank, world) = (self.config.rank, self.config.world);
         let wrong = SendError::Rank { rank, to, world };
         if !self.is_other(to) {
@@ -301,7 +314,8 @@ impl Endpoint {
         self.with_peer(now_ns, from, |peer, cx| peer.expect(cx, message, expectation)).unwrap_or(Err(wrong))
     }
 
-    /// Stops sending a message, and tells the peer, who fails; nothing is reported here. `culprit` is the rank to blame.
+    /// Stops sending a message, and tells the peer, who fails; nothing is reported here. `culprit`
+    /// is the rank to blame.
     pub fn abort_send(&mut self, now_ns: u64, to: u16, message: u32, culprit: u16, reason: Reason) {
         self.with_peer(now_ns, to, |peer, _| peer.abort_send(message, Abort { reason, culprit }));
     }
@@ -311,8 +325,9 @@ impl Endpoint {
         self.with_peer(now_ns, from, |peer, _| peer.abort_expect(message, Abort { reason, culprit }));
     }
 
-    /// Messages with numbers below are over, with all peers and in both directions, but for those that are still on their way: nothing need be remembered of
-    /// them, and their numbers are not used again.
+    /// Messages with lower numbers are over, with all peers and in both directions, except those
+    /// still in flight: nothing need be remembered of them, and their
+    /// numbers are not used again.
     pub fn retire(&mut self, below: u32) {
         self.peers.iter_mut().for_each(|peer| peer.retire(below));
     }
@@ -332,7 +347,8 @@ impl Endpoint {
         self.peers.get(usize::from(rank)).is_some_and(Peer::is_met)
     }
 
-    /// A rank's process is known to run, from elsewhere: if nothing answers here for `give_up_ns` from now on, nothing will. A time to come is the time by which it is sure to run.
+    /// A rank's process is known to run: if nothing answers for `give_up_ns` from `now_ns` on,
+    /// nothing will. A time in the future is the time by which it is sure to run.
     pub fn expect_answer(&mut self, now_ns: u64, rank: u16) {
         if let Some(peer) = self.peers.get_mut(usize::from(rank)) {
             peer.runs(now_ns);
@@ -361,7 +377,8 @@ impl Endpoint {
         &self.stats
     }
 
-    /// The version of the first packet of a peer that speaks another version of the wire format, and where it came from: that rank's Trimwire is of another release, and never understood.
+    /// The version of the first packet of a peer that speaks another version of the wire format,
+    /// and where it came from: that rank's Trimwire is of another release, and never understood.
     pub fn other_version(&self) -> Option<(u8, SocketAddr)> {
         self.other_version
     }
@@ -371,12 +388,14 @@ impl Endpoint {
         self.peers.get(usize::from(to))?.send_stats(message)
     }
 
-    /// The rate at which data goes to a peer, bit/s of whole frames; `None` for a rank that does not exist.
+    /// The rate at which data goes to a peer, bit/s of whole frames; `None` for a rank that does
+    /// not exist.
     pub fn rate_bps(&self, peer: u16) -> Option<u64> {
         self.peers.get(usize::from(peer)).map(|peer| peer.rate_bps().min(self.config.line_rate_bps))
     }
 
-    /// From now on this rank's interfaces carry IP packets of so many bytes at most, because one has shrunk; more than before is not believed.
+    /// From now on this rank's interfaces carry IP packets of so many bytes at most, because one
+    /// has shrunk; more than before is not believed.
     pub fn set_mtu(&mut self, now_ns: u64, mtu: u16) {
         self.config.mtu = self.config.mtu.map(|before| before.min(mtu));
         for rank in 0..self.config.world {
@@ -384,7 +403,8 @@ impl Endpoint {
         }
     }
 
-    /// Bytes of the longest IP packets that the path to a rank carries, once that is known; `None` where nobody asks ([`EndpointConfig::mtu`]).
+    /// Bytes of the longest IP packets that the path to a rank carries, once that is known; `None`
+    /// where nobody asks ([`EndpointConfig::mtu`]).
     pub fn path_mtu(&self, peer: u16) -> Option<u16> {
         self.peers.get(usize::from(peer)).and_then(Peer::path_mtu)
     }
@@ -394,14 +414,43 @@ impl Endpoint {
         self.peers.get(usize::from(peer)).and_then(Peer::rtt_ns)
     }
 
+    /// Totals of what went between this rank and another; `None` for a rank that does not exist.
+    pub fn peer_stats(&self, rank: u16) -> Option<&PeerStats> {
+        self.peers.get(usize::from(rank)).map(Peer::stats)
+    }
+
+    /// When the first DATA of a peer came since the last call, ns. Of what comes late, of messages
+    /// that are over, nothing is told.
+    pub fn take_first_data_ns(&mut self, rank: u16) -> Option<u64> {
+        self.peers.get_mut(usize::from(rank))?.take_first_data_ns()
+    }
+
+    /// Everything that is told of this moment. Copies some hundred bytes a path: for once a second,
+    /// not for every packet.
+    pub fn snapshot(&self) -> Snapshot {
+        let others = (0..).zip(&self.peers).filter(|&(rank, _)| rank != self.config.rank);
+        let peers = others.map(|(rank, peer): (u16, &Peer)| PeerSnapshot {
+            rank,
+            rate_bps: peer.rate_bps().min(self.config.line_rate_bps),
+            ..peer.snapshot(&self.config.source_ports)
+        });
+        Snapshot {
+            rank: self.config.rank,
+            world: self.config.world,
+            totals: self.stats,
+            peers: peers.collect(),
+        }
+    }
+
     /// Bytes kept of messages that nobody has asked for, and endings remembered, over all peers.
     pub fn footprint(&self) -> (usize, usize) {
         let each = self.peers.iter().map(Peer::footprint);
         each.fold((0, 0), |sum, peer| (sum.0 + peer.0, sum.1 + peer.1))
     }
 
-    /// When to call [`Self::handle_timeout`] next, at the latest; `None`: only a datagram or a call can bring work. A time
-    /// that has passed means that [`Self::poll_transmit`] or [`Self::handle_timeout`] has work now.
+    /// When to call [`Self::handle_timeout`] next, at the latest; `None`: only a datagram or a call
+    /// can bring work. A time that has passed means that [`Self::poll_transmit`] or
+    /// [`Self::handle_timeout`] has work now.
     pub fn poll_timeout(&self) -> Option<u64> {
         let nic_ns = self.nic.next_ns();
         let control_ns = self.schedule.has_control().then_some(nic_ns.saturating_sub(self.lead.ns()));

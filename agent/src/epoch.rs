@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Epochs: which ranks a job has, when some have died or come back.
 //!
-//! A job begins in epoch 0 with all its ranks. The members of an epoch agree on the next one: who belongs to it, and the number of its first operation. Operations of the epoch before are void.
+//! A job begins in epoch 0 with all its ranks. The members of an epoch agree on the next one: who
+//! belongs to it, and the number of its first operation. Operations of the epoch before are void.
 //!
 //! # What is guaranteed
 //!
-//! **Of an epoch there is one set of ranks.** Any two ranks that begin epoch e begin it with the same members and the same first operation number, whatever the network loses, delays, repeats or divides,
-//! and whoever dies. A rank that cannot be sure gets an error instead and begins no operation.
+//! **Of an epoch there is one set of ranks.** Any two ranks that begin epoch e begin it with the
+//! same members and the same first operation number, whatever the network loses, delays, repeats or
+//! divides, and whoever dies. A rank that cannot be sure gets an error instead and begins no
+//! operation.
 //!
-//! This is single-decree Paxos (Lamport, "Paxos Made Simple", 2001, §2): each epoch's decree is chosen by a *quorum* of the members of the epoch before ([`is_quorum`]). Two quorums have a rank in common, so two
-//! sides of a divided network cannot both go on. The members that go on are a quorum themselves. What a rank promises lives in its memory: a rank that has started anew has another incarnation,
-//! votes for nothing and has to join ([`Membership::join`]).
+//! This is single-decree Paxos (Lamport, "Paxos Made Simple", 2001, §2): each epoch's decree is
+//! chosen by a *quorum* of the members of the epoch before ([`is_quorum`]). Two quorums have a rank
+//! in common, so two sides of a divided network cannot both go on. The members that go on are a
+//! quorum themselves. What a rank promises lives in its memory: a rank that has started anew has
+//! another incarnation, votes for nothing and has to join ([`Membership::join`]).
 //!
-//! It ends in bounded time wherever a quorum stays connected: a rank that is waited for is given up after `give_up_ns` of silence. Without one it ends in [`EpochError`].
+//! It ends in bounded time wherever a quorum stays connected: a rank that is waited for is given up
+//! after `give_up_ns` of silence. Without one it ends in [`EpochError`].
 //!
 //! # How late packets do no harm
 //!
-//! Operation numbers are used once, whatever the epoch. An epoch's first number lies [`GAP`] beyond every number that any of its members has used, so that it also lies beyond what a rank that was left behind can
-//! have begun ahead of the others.
+//! Operation numbers are used once, whatever the epoch. An epoch's first number lies [`GAP`] beyond
+//! every number that any of its members has used, so that it also lies beyond what a rank that was
+//! left behind can have begun ahead of the others.
 #![forbid(unsafe_code)]
 
 mod lead;
@@ -28,7 +35,8 @@ pub use membership::{Change, Membership, Timing};
 
 use std::time::Duration;
 
-/// Operation numbers between two epochs. A rank that has died may have begun operations that no survivor has; it is ahead by as many as overlap, which memory bounds far below this.
+/// Operation numbers between two epochs. A rank that has died may have begun operations that no
+/// survivor has; it is ahead by as many as overlap, which memory bounds far below this.
 pub const GAP: u32 = 1_024;
 
 /// An epoch, as its members see it.
@@ -93,7 +101,8 @@ pub enum EpochError {
     },
 }
 
-/// Whether `ranks`, of `members`, are enough to decide: more than half of them, or half with the lowest of all among them. Any two such sets have a rank in common.
+/// Whether `ranks`, of `members`, are enough to decide: more than half of them, or half with the
+/// lowest of all among them. Any two such sets have a rank in common.
 pub fn is_quorum(members: &RankSet, ranks: &RankSet) -> bool {
     let there = members.intersection(ranks).count();
     let lowest = members.first().is_some_and(|lowest| ranks.contains(lowest));

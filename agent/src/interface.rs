@@ -7,7 +7,7 @@ use crate::epoch::Change;
 use crate::outcome::{TransferError, TransferStats};
 use crate::pacing::Pace;
 use crate::wire::Reason;
-use crate::wire::cut_map::CutMap;
+use crate::wire::trim_map::TrimMap;
 use std::sync::Arc;
 use trimwire_encoder::wire::StreamId;
 use trimwire_encoder::{Codec, Decoding, Envelope, Job, Layout, RowMemory, RowReceiver};
@@ -114,7 +114,8 @@ pub enum ExpectError {
         /// Ranks of the job.
         world: u16,
     },
-    /// A message of that number has been received from there before, or its number is below the watermark.
+    /// A message of that number has been received from there before, or its number is below the
+    /// watermark.
     #[error("message {message:#010x} of rank {from} is over; numbers are used once, in ascending order")]
     Reused {
         /// The message.
@@ -153,9 +154,10 @@ pub struct Outbound {
     pub layout: Layout,
     /// Planes that are sent of each packet, 1 to 10.
     pub planes: u8,
-    /// Ask for the receiver's final cut map, which [`Event::Sent`] brings.
+    /// Ask for the receiver's final trim map, which [`Event::Sent`] brings.
     pub want_map: bool,
-    /// The receiver takes what there is at some time ([`Expectation::until_ns`]): what was not sent at all goes before repairs, and of these what is worth most, by energy per byte.
+    /// The receiver takes what there is at some time ([`Expectation::until_ns`]): what was not sent
+    /// at all goes before repairs, and of these what is worth most, by energy per byte.
     pub best_effort: bool,
     /// At which share of the line's rate its data leaves at most.
     pub pace: Pace,
@@ -179,27 +181,31 @@ pub struct Expectation {
     pub codec: Codec,
     /// Job of its rotations.
     pub job: Job,
-    /// How cut packets are decoded.
+    /// How trimmed packets are decoded.
     pub decoding: Decoding,
     /// How much of it has to arrive.
     pub reliability: Reliability,
-    /// Planes that the sender sends of each packet, 1 to 10; the sender's PROBE corrects a number that is too large.
+    /// Planes that the sender sends of each packet, 1 to 10; the sender's PROBE corrects a number
+    /// that is too large.
     pub planes: u8,
-    /// Be content with what is there at that time, however little, on the clock that the endpoint is told.
+    /// Be content with what is there at that time, however little, on the clock that the endpoint
+    /// is told.
     pub until_ns: Option<u64>,
-    /// Whose rows they were first, where the sender passes them on: their keys are those of that envelope.
+    /// Whose rows they were first, where the sender passes them on: their keys are those of that
+    /// envelope.
     pub origin: Option<Envelope>,
     /// Keep packets as they come, for somebody else to decode; `None`: they become code words.
     pub keep: Option<Arc<dyn RowPlaces>>,
-    /// Tell the sender the final cut map and wait for its FINAL ([`Event::Agreed`]); the sender must ask for it
-    /// ([`Outbound::want_map`]) and [`crate::endpoint::Endpoint::agree`].
+    /// Tell the sender the final trim map and wait for its FINAL ([`Event::Agreed`]); the sender
+    /// must ask for it ([`Outbound::want_map`]) and [`crate::endpoint::Endpoint::agree`].
     pub agree: bool,
 }
 
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
-    /// A row is there: all of its packets, or all that will come. Rows of a message come in any order, each once, all of them before [`Event::Received`].
+    /// A row is there: all of its packets, or all that will come. Rows of a message come in any
+    /// order, each once, all of them before [`Event::Received`].
     Row {
         /// Its sender.
         from: u16,
@@ -217,15 +223,17 @@ pub enum Event {
         /// What became of its packets.
         stats: TransferStats,
     },
-    /// Consistent replicas: every packet of a message whose map was asked for ([`Outbound::want_map`]) was sent, and its receiver has said what it has. It keeps what lacks tails until
-    /// [`crate::endpoint::Endpoint::settle`]. Left out where it has everything: it is content then.
+    /// Consistent replicas: every packet of a message whose map was asked for
+    /// ([`Outbound::want_map`]) was sent, and its receiver has said what it has. It keeps what
+    /// lacks tails until [`crate::endpoint::Endpoint::settle`]. Left out where it has everything:
+    /// it is content then.
     Passed {
         /// Its receiver.
         to: u16,
         /// Its id.
         message: u32,
         /// What it has.
-        map: CutMap,
+        map: TrimMap,
     },
     /// The receiver of a message is content.
     Sent {
@@ -234,7 +242,7 @@ pub enum Event {
         /// Its id.
         message: u32,
         /// What the receiver has, where it was asked for.
-        map: Option<CutMap>,
+        map: Option<TrimMap>,
         /// What became of its packets.
         stats: TransferStats,
     },
@@ -245,7 +253,7 @@ pub enum Event {
         /// Its id.
         message: u32,
         /// The agreed precision.
-        map: CutMap,
+        map: TrimMap,
     },
     /// A transfer was given up.
     Failed {
@@ -281,21 +289,26 @@ pub struct EndpointStats {
     pub control_bytes_sent: u64,
     /// Valid DATA datagrams received.
     pub data_received: u64,
-    /// Of all DATA datagrams, cut ones (by their DSCP, whether they were of use or not, or by their length).
-    pub cut_received: u64,
-    /// DATA datagrams that were cut on the link to this rank, by their DSCP, whether they were of use or not.
-    pub cut_last_hop_received: u64,
+    /// Of all DATA datagrams, trimmed ones (by their DSCP, whether they were of use or not, or by
+    /// their length).
+    pub trimmed_received: u64,
+    /// DATA datagrams that were trimmed on the link to this rank, by their DSCP, whether they were
+    /// of use or not.
+    pub trimmed_last_hop_received: u64,
     /// Valid control datagrams received.
     pub control_received: u64,
     /// DATA of messages that were not expected yet and found no room.
     pub early_dropped: u64,
-    /// Datagrams ignored because they are not ours: bytes that are no packet, or a packet that fits no message.
+    /// Datagrams ignored because they are not ours: bytes that are no packet, or a packet that fits
+    /// no message.
     pub malformed: u64,
-    /// Datagrams ignored because they are of another job, of this rank itself, of no rank of the job, from somewhere else than where that rank is, or from before a restart.
+    /// Datagrams ignored because they are of another job, of this rank itself, of no rank of the
+    /// job, from somewhere else than where that rank is, or from before a restart.
     pub foreign: u64,
     /// Control packets of a sealed job that came without the right tag.
     pub unsealed: u64,
-    /// Reports of data that arrived before it was to leave, although it was given out ahead to be held until then ([`Endpoint::set_lead_ns`](crate::endpoint::Endpoint::set_lead_ns)).
+    /// Reports of data that arrived before it was to leave, although it was given out ahead to be
+    /// held until then ([`Endpoint::set_lead_ns`](crate::endpoint::Endpoint::set_lead_ns)).
     pub unheld: u64,
     /// Valid datagrams about transfers that are over, or never were.
     pub stray: u64,
@@ -314,8 +327,8 @@ impl std::ops::AddAssign for EndpointStats {
         self.control_sent += other.control_sent;
         self.control_bytes_sent += other.control_bytes_sent;
         self.data_received += other.data_received;
-        self.cut_received += other.cut_received;
-        self.cut_last_hop_received += other.cut_last_hop_received;
+        self.trimmed_received += other.trimmed_received;
+        self.trimmed_last_hop_received += other.trimmed_last_hop_received;
         self.control_received += other.control_received;
         self.early_dropped += other.early_dropped;
         self.malformed += other.malformed;

@@ -14,7 +14,7 @@ pub struct TransferStats {
     /// Receiver: packets of which every plane that was sent has arrived.
     pub full: u32,
     /// Receiver: packets of which some planes have arrived.
-    pub cut: u32,
+    pub trimmed: u32,
     /// Receiver: packets of which nothing has. Sender: what the receiver said last.
     pub missing: u32,
     /// Receiver: DATA datagrams that brought nothing new.
@@ -31,11 +31,13 @@ pub struct TransferStats {
     pub probes: u32,
     /// From the first `send` or `expect` to the end, ns.
     pub duration_ns: u64,
-    /// Receiver: from `expect` to the first and to the last packet that brought something, ns; 0 where it was there before.
+    /// Receiver: from `expect` to the first and to the last packet that brought something, ns; 0
+    /// where it was there before.
     pub first_ns: Option<u64>,
     /// See [`Self::first_ns`].
     pub last_ns: Option<u64>,
-    /// Receiver: packets that its answers to probes named as wanting, each as often as it was named.
+    /// Receiver: packets that its answers to probes named as wanting, each as often as it was
+    /// named.
     pub asked: u32,
 }
 
@@ -94,7 +96,8 @@ pub enum TransferError {
         /// Time since the last progress, ns.
         waited_ns: u64,
     },
-    /// The peer answers, and not even the shortest packets that data may be divided into get through.
+    /// The peer answers, and not even the shortest packets that data may be divided into get
+    /// through.
     #[error(
         "the path to {to} (rank {peer}) carries no IP packets of {least} bytes, the least MTU that there has to be: message {message:#010x} has packets of {packet}, and nothing of it arrived in {:?} \
          (`trimwire-agent doctor --peer {}` tells what gets through)", Duration::from_nanos(*.waited_ns), .to.ip()
@@ -116,7 +119,7 @@ pub enum TransferError {
     /// An expected message stopped arriving, or never began to.
     #[error(
         "nothing was heard from rank {peer} of message {message:#010x} in {:?}: {missing} of {packets} packets are missing, \
-         {cut} are trimmed", Duration::from_nanos(*.silent_ns)
+         {trimmed} are trimmed", Duration::from_nanos(*.silent_ns)
     )]
     Silent {
         /// The sender.
@@ -128,7 +131,7 @@ pub enum TransferError {
         /// Packets of which nothing has arrived.
         missing: u32,
         /// Packets of which some planes have arrived.
-        cut: u32,
+        trimmed: u32,
         /// Time since the last datagram of it, ns.
         silent_ns: u64,
     },
@@ -167,7 +170,7 @@ pub enum TransferError {
         /// Packets that are expected.
         expected: u32,
     },
-    /// The receiver has the message, but does not tell its cut map.
+    /// The receiver has the message, but does not tell its trim map.
     #[error(
         "rank {peer} has message {message:#010x} but tells no trim map of its {packets} packets: it does not expect the \
          message with an agreement of replicas, this rank does"

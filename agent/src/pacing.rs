@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pacing with exact integer arithmetic: bursts that leave back to back, at a rate that is exact in the long run.
+//! Pacing with exact integer arithmetic: bursts that leave back to back, at a rate that is exact in
+//! the long run.
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroU16;
@@ -7,21 +8,26 @@ use std::num::NonZeroU16;
 /// Bits times nanoseconds in a second: bytes · this / rate is a duration in ns.
 const BIT_NS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
-/// Longest burst unless told otherwise, ns on the wire: half the fabric file's least `shallow_at`, so that a burst that meets an empty
-/// queue is not cut, nor one that meets another.
+/// Longest burst unless told otherwise, ns on the wire: half the fabric file's least `shallow_at`,
+/// so that a burst that meets an empty queue is not trimmed, nor one that meets another.
 pub const BURST_TIME_NS: u64 = 10_000;
-/// Most packets of a burst: what a kernel segments in one piece (Linux's UDP_MAX_SEGMENTS was 64 up to 6.8).
+/// Most packets of a burst: what a kernel segments in one piece (Linux's UDP_MAX_SEGMENTS was 64 up
+/// to 6.8).
 const BURST_MOST: u64 = 64;
-/// So many packets that arrive one behind the other, none of them cut, marked or lost, say that nobody else is in the way: 6 MB.
+/// So many packets that arrive one behind the other, none of them trimmed, marked or lost, say that
+/// nobody else is in the way: 6 MB.
 const CALM_PACKETS: u32 = 4_096;
-/// Bursts are so many times as long then, up to so many ns. What a host's kernel costs, it costs by the burst; and a burst alone leaves a port as fast as it comes, whatever
-/// its length. Where a few packets take longer than that, the kernel has time.
+/// Bursts are so many times as long then, up to so many ns. What a host's kernel costs, it costs by
+/// the burst; and a burst alone leaves a port as fast as it comes, whatever its length. Where a few
+/// packets take longer than that, the kernel has time.
 const CALM_BURSTS: u64 = 8;
 const CALM_BURST_NS: u64 = 80_000;
 
-/// A share of the line's rate, in thousandths: at which a message's data leaves at most, all peers' together.
+/// A share of the line's rate, in thousandths: at which a message's data leaves at most, all peers'
+/// together.
 ///
-/// Whoever leaves planes out so that others' traffic fits keeps the spacing of packets by it: shorter packets that left the faster would take as much of a queue as before.
+/// Whoever leaves planes out so that others' traffic fits keeps the spacing of packets by it:
+/// shorter packets that left the faster would take as much of a queue as before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pace(NonZeroU16);
 
@@ -46,11 +52,12 @@ impl Pace {
     }
 }
 
-/// Releases frames at a rate. The fraction of a nanosecond that a frame's duration leaves over is carried to
-/// the next frame, so that the long-run rate is exact.
+/// Releases frames at a rate. The fraction of a nanosecond that a frame's duration leaves over is
+/// carried to the next frame, so that the long-run rate is exact.
 ///
-/// A burst: ask [`burst_limit`](Pacer::burst_limit) how many frames may leave at [`next_ns`](Pacer::next_ns), send them, and call
-/// [`sent`](Pacer::sent) once with the bytes of all.
+/// A burst: ask [`burst_limit`](Pacer::burst_limit) how many frames may leave at
+/// [`next_ns`](Pacer::next_ns), send them, and call [`sent`](Pacer::sent) once with the bytes of
+/// all.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     next_ns: u64,
@@ -73,10 +80,13 @@ impl Pacer {
         Self { next_ns: 0, remainder: 0, rate_bps: 0, burst_time_ns, calm: 0 }
     }
 
-    /// How many frames of `bytes` may leave back to back at a rate: what it sends in the time of a burst, at least 1 and at most 64. With
-    /// the line rate this is the burst's time on the wire. With a peer's own rate slow peers send single packets, and that
-    /// is what to ask for: a burst meets the queue that it builds itself, so with bursts of one size the slow flows' packets are cut and
-    /// marked more often than the fast ones', and stay slow (docs/explanation/rates.md). Up to eight times as many, in up to 80 µs, on a path that has been calm for 4,096 packets ([`heard`](Pacer::heard)).
+    /// How many frames of `bytes` may leave back to back at a rate: what it sends in the time of a
+    /// burst, at least 1 and at most 64. With the line rate this is the burst's time on the wire.
+    /// With a peer's own rate slow peers send single packets, and that is what to ask for: a burst
+    /// meets the queue that it builds itself, so with bursts of one size the slow flows' packets
+    /// are trimmed and marked more often than the fast ones', and stay slow
+    /// (docs/explanation/rates.md). Up to eight times as many, in up to 80 µs, on a path that has
+    /// been calm for 4,096 packets ([`heard`](Pacer::heard)).
     pub fn burst_limit(&self, rate_bps: u64, bytes: u64) -> usize {
         let frame = u128::from(bytes.max(1)) * u128::from(BIT_NS_PER_BYTE);
         let longer = self.burst_time_ns.saturating_mul(CALM_BURSTS).min(CALM_BURST_NS);
@@ -85,7 +95,8 @@ impl Pacer {
         frames.clamp(1, u128::from(BURST_MOST)) as usize
     }
 
-    /// Takes what the receiver tells: so many packets arrived, so many of all were in somebody's way (cut, marked or lost). One of these is enough for short bursts again.
+    /// Takes what the receiver tells: so many packets arrived, so many of all were in somebody's
+    /// way (trimmed, marked or lost). One of these is enough for short bursts again.
     pub fn heard(&mut self, arrived: u32, in_the_way: u32) {
         self.calm = if in_the_way > 0 { 0 } else { self.calm.saturating_add(arrived) };
     }
@@ -95,8 +106,8 @@ impl Pacer {
         self.next_ns
     }
 
-    /// Accounts for a frame of `bytes` that leaves at `now_ns` at `rate_bps` (0 counts as 1 bit/s). Up to
-    /// `burst_ns` of time in which nothing was sent may be made up for.
+    /// Accounts for a frame of `bytes` that leaves at `now_ns` at `rate_bps` (0 counts as 1 bit/s).
+    /// Up to `burst_ns` of time in which nothing was sent may be made up for.
     pub fn sent(&mut self, now_ns: u64, bytes: u64, rate_bps: u64, burst_ns: u64) {
         let rate_bps = rate_bps.max(1);
         if rate_bps != self.rate_bps {
@@ -120,7 +131,8 @@ mod tests {
 
     #[test]
     fn long_run_rate_is_exact_at_an_awkward_rate() {
-        // 1,468 bytes at 7 Gbit/s take 1,677.71… ns; a million of them must take 1,677,714,285 ns exactly.
+        // 1,468 bytes at 7 Gbit/s take 1,677.71… ns; a million of them must take 1,677,714,285 ns
+        // exactly.
         let mut pacer = Pacer::default();
         for _ in 0..1_000_000 {
             let now_ns = pacer.next_ns();

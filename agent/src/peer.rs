@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A peer: the connection to one other rank, with its transfers, timers, pacing and paths.
 //!
-//! [`Peer`] is driven by its endpoint alone, which hands it the datagrams of its rank, tells it when time is up, and asks it what to send.
+//! [`Peer`] is driven by its endpoint alone, which hands it the datagrams of its rank, tells it
+//! when time is up, and asks it what to send.
 #![forbid(unsafe_code)]
 
 mod early;
@@ -16,7 +17,6 @@ mod session;
 mod stats;
 mod timers;
 mod transmit;
-mod votes;
 mod way;
 
 pub(crate) use transmit::Data;
@@ -25,17 +25,18 @@ use crate::config::EndpointConfig;
 use crate::epoch::Vote;
 use crate::interface::{EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError};
 use crate::pacing::Pacer;
-use crate::rate::{PathModel, RateLaw};
+use crate::rate::{PathModel, RateAlgorithm};
 use crate::row::Row;
 use crate::snapshot::PeerStats;
 use crate::spray::Spray;
 use crate::transfer::Slowdown;
 use crate::transfer::finals::{self, Finals};
 use crate::transfer::incoming::{Arrival, Incoming, Senders};
-use crate::transfer::outgoing::{self, Outgoing, When};
+use crate::transfer::outgoing::Outgoing;
 use crate::transfer::path::PathEstimate;
+use crate::transfer::{Next, When};
 use crate::wire::Abort;
-use crate::wire::cut_map::CutMap;
+use crate::wire::trim_map::TrimMap;
 use early::Early;
 use greeting::Greeted;
 use mtu::PathMtu;
@@ -102,7 +103,7 @@ pub(crate) struct Peer {
     runs_since_ns: Option<u64>,
     /// Since when the peer has been asked for a sign of life, and given none.
     asked_since_ns: Option<u64>,
-    rate: Box<dyn RateLaw>,
+    rate: Box<dyn RateAlgorithm>,
     pacer: Pacer,
     spray: Spray,
     /// The path in use, and packets that are still to go that way.
@@ -120,7 +121,8 @@ pub(crate) struct Peer {
     /// Those of which something has arrived, and not yet what is wanted.
     arriving: BTreeSet<u32>,
     finals: BTreeMap<u32, Finals>,
-    /// Messages of which the peer has all that it is to get, and does not know how precisely to decode them.
+    /// Messages of which the peer has all that it is to get, and does not know how precisely to
+    /// decode them.
     undecided: BTreeSet<u32>,
     /// Messages with data to send: (class, order of `send`, id).
     sending: BTreeSet<(u8, u64, u32)>,
@@ -239,7 +241,8 @@ impl Peer {
         (self.early.bytes() + self.pieces.bytes(), self.sent.remembered() + self.received.remembered())
     }
 
-    /// Whether a message is arriving from the peer: one that is expected, of which something is there, and not all that is wanted. Who has yet to begin takes nothing of the link.
+    /// Whether a message is arriving from the peer: one that is expected, of which something is
+    /// there, and not all that is wanted. Who has yet to begin takes nothing of the link.
     pub(crate) fn is_arriving(&self) -> bool {
         !self.arriving.is_empty()
     }
@@ -297,7 +300,7 @@ impl Peer {
         Ok(())
     }
 
-    pub(crate) fn agree(&mut self, now_ns: u64, message: u32, map: Arc<CutMap>) -> Result<(), SendError> {
+    pub(crate) fn agree(&mut self, now_ns: u64, message: u32, map: Arc<TrimMap>) -> Result<(), SendError> {
         let to = self.rank;
         if self.sends.contains_key(&message) || self.finals.contains_key(&message) {
             return Err(SendError::Busy { message, to });
@@ -346,7 +349,8 @@ impl Peer {
         Some(self.sealer_of(key, self.session.peer().unwrap_or(0)))
     }
 
-    /// What an incarnation of the peer seals with. Deriving a key takes microseconds, so the session's is kept; a stranger's costs just that.
+    /// What an incarnation of the peer seals with. Deriving a key takes microseconds, so the
+    /// session's is kept; a stranger's costs just that.
     pub(crate) fn sealer_of(&mut self, key: &SealKey, incarnation: u32) -> Sealer {
         if let Some((known, sealer)) = &self.sealer
             && *known == incarnation
@@ -374,21 +378,21 @@ impl Peer {
     }
 
     /// Does what an outgoing transfer wants.
-    fn apply(&mut self, cx: &mut Context<'_>, message: u32, next: outgoing::Next) {
+    fn apply(&mut self, cx: &mut Context<'_>, message: u32, next: Next) {
         let Some(transfer) = self.sends.get_mut(&message) else { return };
         match next {
-            outgoing::Next::Wait => self.timers.set(Timer::Outgoing(message), transfer.timer_ns),
-            outgoing::Next::Data => {
+            Next::Wait => self.timers.set(Timer::Outgoing(message), transfer.timer_ns),
+            Next::Data => {
                 self.timers.set(Timer::Outgoing(message), transfer.timer_ns);
                 self.queue_data(message);
             }
-            outgoing::Next::Probe => self.queue_probe(message),
-            outgoing::Next::Passed => {
+            Next::Probe => self.queue_probe(message),
+            Next::Passed => {
                 let map = transfer.reported();
                 self.timers.set(Timer::Outgoing(message), transfer.timer_ns);
                 cx.events.push_back(Event::Passed { to: self.rank, message, map });
             }
-            outgoing::Next::Done => {
+            Next::Done => {
                 let (map, stats) = (transfer.take_map(), transfer.stats);
                 let agreeing = map.is_some();
                 if agreeing {
@@ -404,7 +408,7 @@ impl Peer {
                 self.stats.messages_sent += 1;
                 cx.events.push_back(Event::Sent { to: self.rank, message, map, stats });
             }
-            outgoing::Next::Failed(error) => self.fail_send(cx, message, self.cause(error)),
+            Next::Failed(error) => self.fail_send(cx, message, self.cause(error)),
         }
     }
 

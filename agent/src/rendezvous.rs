@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How ranks find each other: rank 0 listens on TCP, the others come, and all leave with the same account of the job.
+//! How ranks find each other: rank 0 listens on TCP, the others connect, and all leave with the same
+//! description of the job.
 //!
 //! ```text
-//!  rank 1 ── (TLS) ── proof ──► rank 0       its proof: where there is a job key
-//!         ── offer ───────────►  │           rank, world, address, incarnation, MTU, processors, terms
-//!  rank 2 ── offer ───────────►  │           ... until all are there, something differs, or time is up
-//!         ◄────────── answer ── ─┘           the same to everyone: all addresses, seed, MTU, channels; or who is to blame
+//!  rank 1 ── hello ──► rank 0            a nonce from either side
+//!         ◄── hello ──
+//!         ── offer ──►  │                rank, world, address, incarnation, MTU, processors
+//!  rank 2 ── … ──────►  │                until all are there, something differs, or time is up
+//!         ◄─ answer ── ─┘                the same to everyone: addresses, seed, MTU, channels; or who is to blame
 //! ```
 //!
-//! [`meet`] does all of it, on the caller's thread, and [`Launch`] says where, after torchrun's environment or a file of hosts. The account itself knows nothing of sockets; the rest is on
-//! the real clock, as a driver is.
+//! Words are lines of JSON. With a job key, offers and answers carry an HMAC over both nonces, so that
+//! both sides prove that they know the key. Nothing is encrypted.
 //!
-//! What it deliberately does not do: it starts no processes, notices no rank that dies later (the transport does), and ends when all have met. Ranks that start again meet again,
-//! as the next generation.
+//! [`meet`] does all of it, on the caller's thread; [`Launch`] reads torchrun's variables. The account
+//! ([`meeting`]) knows nothing of sockets; the rest is on the real clock, as a driver is.
+//!
+//! What it deliberately does not do: it starts no processes, notices no rank that dies later (the
+//! transport does), and ends when all have met. Ranks that start again meet again.
 #![forbid(unsafe_code)]
 
-mod channel;
 mod client;
-mod config;
 mod error;
-mod frame;
-mod hosts;
 mod launch;
 mod master;
 mod meeting;
@@ -28,41 +29,47 @@ mod message;
 mod proof;
 mod refusal;
 mod server;
+
 #[cfg(test)]
 mod tests;
-mod tls;
 
-pub use config::Config;
 pub use error::RendezvousError;
-pub use hosts::{Host, Hosts, HostsError};
 pub use launch::{DEFAULT_PORT, Launch, LaunchError, Settings};
 pub use master::Master;
-pub use message::{Member, Offer, TERM_LEN_MAX, TERMS_MAX};
+pub use message::{Member, Offer};
 pub use refusal::Refusal;
-pub use tls::{Certificates, Security};
 
 use crate::driver::Clock;
 use client::Attempt;
 use meeting::Meeting;
-use message::{Agreed, VERSION_TERM};
-use rustls::crypto::ring::default_provider;
+use message::Agreed;
 use server::Server;
-use std::io;
-use std::net::IpAddr;
+use std::io::{self, Read as _};
+use std::net::{IpAddr, TcpListener};
 use std::time::Duration;
 use trimwire_encoder::SealKey;
 
-/// For so long rank 0 tries to listen where somebody does: its predecessor may be about to go.
+/// Rank 0 tries this long to listen on a port that is taken: its predecessor may be about to end.
 const LISTENING_NS: u64 = 10_000_000_000;
 /// Another rank 0 answers a second one at once.
 const ASKING_NS: u64 = 2_000_000_000;
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Where and how ranks meet.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where rank 0 listens.
+    pub master: Master,
+    /// The job's key, the same on all ranks. Without one, every client can take a rank's place. With
+    /// one, packets are sealed under a key derived from it.
+    pub key: Option<SealKey>,
+    /// How long ranks wait for each other.
+    pub timeout: Duration,
+}
+
 /// What all ranks have agreed on.
 #[derive(Debug, Clone)]
 pub struct Roster {
-    /// How often the job has been started.
-    pub generation: u32,
     /// Number of the job.
     pub job: u8,
     /// Seed of rotations and gradients.
@@ -77,60 +84,47 @@ pub struct Roster {
     pub seal: Option<SealKey>,
 }
 
-impl Roster {
-    fn new(agreed: Agreed, security: &Security) -> Self {
-        let Agreed { generation, job, seed, mtu, channels, fresh, members } = agreed;
-        let seal = security.key.as_ref().map(|key| proof::packets_key(key, &fresh));
-        Self { generation, job, seed, mtu, channels, members, seal }
-    }
-}
-
 /// Meets the other ranks; returns when all are there, or when it is clear that they will not be.
 ///
 /// # Errors
 /// Every rank that is there hears the same [`Refusal`] of rank 0; others hear why they did not get to it.
 pub fn meet(offer: Offer, config: &Config) -> Result<Roster, RendezvousError> {
-    let offer = offer.term(VERSION_TERM, &env!("CARGO_PKG_VERSION"));
     if let Some(flaw) = offer.flaw() {
         return Err(RendezvousError::Offer(flaw));
     }
     let clock = Clock::start();
     let agreed =
         if offer.rank == 0 { serve(offer, config, clock) } else { client::join(&offer, config, clock) };
-    agreed.map(|agreed| Roster::new(agreed, &config.security))
+    let Agreed { job, seed, mtu, channels, fresh, members } = agreed?;
+    let seal = config.key.as_ref().map(|key| proof::packets_key(key, &fresh));
+    Ok(Roster { job, seed, mtu, channels, members, seal })
+}
+
+/// Bytes that nobody can guess.
+fn random<const N: usize>() -> Result<[u8; N], RendezvousError> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|source| RendezvousError::Io { what: "read /dev/urandom", source })?;
+    Ok(bytes)
 }
 
 fn serve(offer: Offer, config: &Config, clock: Clock) -> Result<Agreed, RendezvousError> {
-    let tls = config.security.server()?;
     let listeners = listen(&offer, config, clock)?;
     let source = listeners.first().and_then(|listener| listener.local_addr().ok());
     let source = source.unwrap_or(offer.address);
-    if !config.security.is_some() && offer.world > 1 && !source.ip().is_loopback() {
+    if config.key.is_none() && offer.world > 1 && !source.ip().is_loopback() {
         tracing::warn!(
-            "anybody who reaches TCP {source} can take a rank's place: a job key (--seal-key) or certificates \
-             (--tls-ca, --tls-cert, --tls-key) keep strangers out"
+            "anybody who reaches TCP {source} can take a rank's place: a job key (--seal-key) keeps strangers out"
         );
     }
-    let (mut seed, mut fresh) = ([0; 8], [0; 32]);
-    let provider = default_provider();
-    for bytes in [&mut seed[..], &mut fresh[..]] {
-        let filled = provider.secure_random.fill(bytes);
-        filled.map_err(|_| RendezvousError::Io {
-            what: "draw a seed",
-            source: io::Error::other("the system has no random numbers"),
-        })?;
-    }
     // 63 bits: who keeps it in a signed number keeps it whole.
-    let meeting = Meeting::new(offer, source, u64::from_be_bytes(seed) >> 1, fresh);
-    Server::new(listeners, tls, config.security.key.clone(), meeting, clock)?.run(config.timeout)
+    let meeting = Meeting::new(offer, source, u64::from_be_bytes(random()?) >> 1, random()?);
+    Server::new(listeners, config.key.clone(), meeting, clock)?.run(config.timeout)
 }
 
-/// Where another one listens already, asks whether that is rank 0, too: then everyone hears of it.
-fn listen(
-    offer: &Offer,
-    config: &Config,
-    clock: Clock,
-) -> Result<Vec<std::net::TcpListener>, RendezvousError> {
+/// Where the port is taken, asks whether another rank 0 listens there: then everyone hears of it.
+fn listen(offer: &Offer, config: &Config, clock: Clock) -> Result<Vec<TcpListener>, RendezvousError> {
     let until_ns = LISTENING_NS.min(config.timeout.as_nanos() as u64);
     loop {
         let source = match config.master.listen() {
@@ -141,9 +135,8 @@ fn listen(
         if source.kind() != io::ErrorKind::AddrInUse {
             return Err(refused(source));
         }
-        let tls = config.security.client(&config.master.host)?;
         for address in config.master.resolve().unwrap_or_default() {
-            let asked = client::attempt(offer, config, tls.clone(), address, clock, until_ns, ASKING_NS);
+            let asked = client::attempt(offer, config, address, clock, until_ns, ASKING_NS);
             if let Err(Attempt::Final(error @ RendezvousError::Refused(_))) = asked {
                 return Err(error);
             }
@@ -155,7 +148,8 @@ fn listen(
     }
 }
 
-/// The address from which this host sends to rank 0: tried as long as ranks wait for each other, since names come up as hosts do.
+/// The address from which this host sends to rank 0: tried as long as ranks wait for each other, since
+/// names come up as hosts do.
 ///
 /// # Errors
 /// When no route leads there, or the name has no address, for all that time.

@@ -43,7 +43,8 @@ pub(crate) struct Run {
 }
 
 impl Row {
-    /// The packets of row `row` of a message of `codec`, one behind the other, as [`trimwire_encoder::Encoder::encode_row`] writes them; their headers are masked here. Panics
+    /// The packets of row `row` of a message of `codec`, one behind the other, as
+    /// [`trimwire_encoder::Encoder::encode_row`] writes them; their headers are masked here. Panics
     /// unless `row < layout.rows()`.
     ///
     /// # Errors
@@ -88,17 +89,19 @@ impl Row {
         .collect()
     }
 
-    /// Whether its packets are cut and dropped after those of other rows.
+    /// Whether its packets are trimmed and dropped after those of other rows.
     pub(crate) fn important(&self) -> bool {
         self.important
     }
 
-    /// The codec of its packets, and the energy of a coordinate: what a repair is worth follows from them.
+    /// The codec of its packets, and the energy of a coordinate: what a repair is worth follows
+    /// from them.
     pub(crate) fn codec_and_energy(&self) -> (Codec, f64) {
         (self.codec, self.energy)
     }
 
-    /// Planes of a packet, from `first` to `end` (exclusive), as a packet of their own. Sealed packets are sent again whole: their tags are over all before them.
+    /// Planes of a packet, from `first` to `end` (exclusive), as a packet of their own. Sealed
+    /// packets are sent again whole: their tags are over all before them.
     pub(crate) fn repair(&self, nth: usize, first: u8, end: u8) -> Bytes {
         let whole = self.packet(nth);
         if first == 0 || self.sealed {
@@ -125,7 +128,8 @@ impl Row {
         }
     }
 
-    /// As many packets from `nth` on, at most `most`, as are of one length; the last one may be shorter.
+    /// As many packets from `nth` on, at most `most`, as are of one length; the last one may be
+    /// shorter.
     pub(crate) fn run(&self, nth: usize, most: usize) -> Option<Run> {
         if nth >= self.ends.len() {
             return None;

@@ -18,8 +18,8 @@ pub struct RttEstimator {
 const RECENT: usize = 8;
 
 impl RttEstimator {
-    /// Takes one measurement (RFC 6298 §2.2, §2.3; α = 1/8, β = 1/4). The caller leaves retransmitted packets
-    /// out (Karn's algorithm, §3).
+    /// Takes one measurement (RFC 6298 §2.2, §2.3; α = 1/8, β = 1/4). The caller leaves
+    /// retransmitted packets out (Karn's algorithm, §3).
     pub fn sample(&mut self, rtt_ns: u64) {
         let rtt_ns = rtt_ns.max(1);
         if self.samples == 0 {
@@ -52,9 +52,9 @@ impl RttEstimator {
         self.recent_ns.iter().min().copied().filter(|_| self.samples >= RECENT as u64)
     }
 
-    /// After this time without an answer something is presumably lost: SRTT + 4·RTTVAR (RFC 6298 §2.3), and not
-    /// less than 5/4 of the latest sample: a queue that fills up outruns the smoothed values (RFC 9002 §6.1.2 takes
-    /// 9/8 of the larger of the two).
+    /// After this time without an answer something is presumably lost: SRTT + 4·RTTVAR (RFC 6298
+    /// §2.3), and not less than 5/4 of the latest sample: a queue that fills up outruns the
+    /// smoothed values (RFC 9002 §6.1.2 takes 9/8 of the larger of the two).
     pub fn timeout_ns(&self) -> Option<u64> {
         let timeout = self.smoothed_ns.saturating_add(self.variation_ns.saturating_mul(4));
         (self.samples > 0).then_some(timeout.max(self.latest_ns.saturating_add(self.latest_ns / 4)))

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What workers tell parameter servers, which know nothing of the tensors that come.
 //!
-//! Operations of a job with servers go in pairs: an exact broadcast of the lowest worker, which says what comes ([`Notice`]), and the push-pull itself. Workers begin both at
-//! once; a server begins the second when it has the first. [`Server`] does so, for as long as workers have something for it.
+//! Operations of a job with servers go in pairs: an exact broadcast of the lowest worker, which
+//! says what comes ([`Notice`]), and the push-pull itself. Workers begin both at once; a server
+//! begins the second when it has the first. [`Server`] does so, for as long as workers have
+//! something for it.
 #![forbid(unsafe_code)]
 
 use crate::collective::{
@@ -37,7 +39,8 @@ pub enum Notice {
 pub struct PushPull {
     /// Coordinates of the tensor.
     pub length: usize,
-    /// How it is done, the same at all workers. `reliability` is always told, `algorithm` never: there is one.
+    /// How it is done, the same at all workers. `reliability` is always told, `algorithm` never:
+    /// there is one.
     pub options: Options,
 }
 
@@ -131,7 +134,8 @@ impl Notice {
         )
     }
 
-    /// Tells it, as a worker: begins operation `number`. All workers do, and the lowest one's is what servers hear.
+    /// Tells it, as a worker: begins operation `number`. All workers do, and the lowest one's is
+    /// what servers hear.
     ///
     /// # Errors
     /// As [`Communicator::start`].
@@ -183,7 +187,8 @@ pub enum ServeError {
     },
 }
 
-/// A server's part: begins what workers announce. Its communicator is driven by the caller, who hands it every outcome.
+/// A server's part: begins what workers announce. Its communicator is driven by the caller, who
+/// hands it every outcome.
 #[derive(Debug)]
 pub struct Server {
     servers: Vec<u16>,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an endpoint can tell of its peers and of the paths to them, to be published apart from the thread that drives it.
+//! What an endpoint can tell of its peers and of the paths to them, to be published apart from the
+//! thread that drives it.
 #![forbid(unsafe_code)]
 
 use crate::interface::EndpointStats;
 use std::net::SocketAddr;
 
-/// Totals of one path to a peer since the beginning, as reports tell: what only a STOP without a map told is in none of them.
+/// Totals of one path to a peer since the beginning, as reports tell: what only a STOP without a
+/// map told is in none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathStats {
     /// DATA packets sent this way, repairs included.
@@ -14,8 +16,8 @@ pub struct PathStats {
     pub bytes_sent: u64,
     /// Packets of which the peer has told that they are there.
     pub arrived: u64,
-    /// Of these, the ones that were cut on the way.
-    pub cut: u64,
+    /// Of these, the ones that were trimmed on the way.
+    pub trimmed: u64,
     /// Packets found to be lost.
     pub lost: u64,
     /// Smoothed round trip of whole packets that went this way, ns; 0 before the first.
@@ -33,8 +35,8 @@ pub struct PeerStats {
     pub repairs_sent: u64,
     /// Packets that the peer says have arrived.
     pub arrived: u64,
-    /// Of these, cut on the way there.
-    pub cut: u64,
+    /// Of these, trimmed on the way there.
+    pub trimmed: u64,
     /// Of these, with CE in the IP header.
     pub marked: u64,
     /// Packets found to be lost on the way there.
@@ -45,8 +47,8 @@ pub struct PeerStats {
     pub data_received: u64,
     /// Their payload bytes.
     pub data_bytes_received: u64,
-    /// Of these packets, cut ones.
-    pub cut_received: u64,
+    /// Of these packets, trimmed ones.
+    pub trimmed_received: u64,
     /// Messages delivered.
     pub messages_received: u64,
     /// Packets of the messages delivered.
@@ -114,13 +116,13 @@ impl std::ops::AddAssign for PeerStats {
         self.data_bytes_sent += other.data_bytes_sent;
         self.repairs_sent += other.repairs_sent;
         self.arrived += other.arrived;
-        self.cut += other.cut;
+        self.trimmed += other.trimmed;
         self.marked += other.marked;
         self.lost += other.lost;
         self.messages_sent += other.messages_sent;
         self.data_received += other.data_received;
         self.data_bytes_received += other.data_bytes_received;
-        self.cut_received += other.cut_received;
+        self.trimmed_received += other.trimmed_received;
         self.messages_received += other.messages_received;
         self.packets_delivered += other.packets_delivered;
         self.missing += other.missing;
@@ -132,7 +134,8 @@ impl std::ops::AddAssign for PeerStats {
 }
 
 impl Snapshot {
-    /// Adds another channel of the same rank: its totals, and its paths behind the others. Round trips stay the first channel's, where it has any.
+    /// Adds another channel of the same rank: its totals, and its paths behind the others. Round
+    /// trips stay the first channel's, where it has any.
     pub fn add(&mut self, channel: Self) {
         self.totals += channel.totals;
         for peer in channel.peers {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which path a burst takes: all equally, and less the ones on which packets vanish or are always cut.
+//! Chooses the path of a burst: all equally, and less those that lose packets or always trim.
 //!
-//! Links with gray failures lose packets at random for weeks without anything being reported (MLT §6.3 tests 0.01 to 1 %; above
-//! 0.1 % a link counts as broken). A sender that sprays sees it: one source port's packets arrive less often than the others'.
+//! Links with gray failures lose packets at random for weeks without anything being reported (MLT
+//! §6.3 tests 0.01 to 1 %; above 0.1 % a link counts as broken). A sender that sprays sees it: one
+//! source port's packets arrive less often than the others'.
 #![forbid(unsafe_code)]
 
 use crate::snapshot::PathStats;
 
 /// The least weight of a path: as few packets as still show when it has healed.
 const PROBE: f64 = 1.0 / 64.0;
-/// Shares are estimated over so many packets where they are small, and over fewer where they are large: a share p needs some 1/p
-/// packets to be seen.
+/// Shares are estimated over this many packets if small, and over fewer if large: a share p needs
+/// some 1/p packets to be seen.
 const SLOWEST_GAIN: f64 = 1.0 / 1_024.0;
 const FASTEST_GAIN: f64 = 1.0 / 64.0;
-/// An excess over the other paths halves a path's weight at this share of lost, and of cut packets. Loss costs whole packets, and slowing
-/// down does not help against it; cuts cost little, and a path that is merely busy should keep its part.
+/// An excess over the other paths halves a path's weight at this share of lost, and of trimmed
+/// packets. Loss costs whole packets, and slowing down does not help against it; trims cost little,
+/// and a path that is merely busy should keep its part.
 const HALVED_BY_LOSS: f64 = 0.005;
-const HALVED_BY_CUTS: f64 = 0.1;
+const HALVED_BY_TRIMS: f64 = 0.1;
 /// So many standard deviations of the estimate are chance.
 const CHANCE: f64 = 3.0;
 /// What was seen counts for half after so long without anything being sent.
@@ -31,7 +33,8 @@ impl MovingAverage {
         self.0.clamp(SLOWEST_GAIN, FASTEST_GAIN)
     }
 
-    /// Takes `packets` of which `share` were such. 1 − (1 − g)ⁿ as n g / (1 + n g): without a power, which machines round differently.
+    /// Takes `packets`, a `share` of which counts. 1 − (1 − g)ⁿ as n g / (1 + n g): powers are
+    /// rounded differently on different machines.
     fn observe(&mut self, packets: u32, share: f64) {
         let gain = f64::from(packets) * self.gain();
         self.0 += (share - self.0) * gain / (1.0 + gain);
@@ -48,18 +51,19 @@ impl MovingAverage {
 #[derive(Debug, Clone, Copy)]
 struct Path {
     lost: MovingAverage,
-    cut: MovingAverage,
+    trimmed: MovingAverage,
     weight: f64,
     /// What it has coming, in choices.
     credit: f64,
     stats: PathStats,
 }
 
-/// The paths to one peer (source ports, or whatever switches choose a path by), and which to use next. Same seed and same calls, same
-/// choices.
+/// The paths to one peer (source ports, or whatever switches choose a path by), and which to use
+/// next. Same seed and same calls, same choices.
 ///
-/// Call [`choose`](Spray::choose) once per burst, and [`on_arrived`](Spray::on_arrived) and [`on_lost`](Spray::on_lost) when reports
-/// say what became of it. 88 bytes a path; a choice costs O(1), amortised over a turn of all paths.
+/// Call [`choose`](Spray::choose) once per burst, and [`on_arrived`](Spray::on_arrived) and
+/// [`on_lost`](Spray::on_lost) when reports say what became of it. 88 bytes a path; a choice costs
+/// O(1), amortised over a turn of all paths.
 #[derive(Debug, Clone)]
 pub struct Spray {
     paths: Vec<Path>,
@@ -77,7 +81,7 @@ impl Spray {
         let paths = paths.max(1);
         let path = Path {
             lost: MovingAverage::default(),
-            cut: MovingAverage::default(),
+            trimmed: MovingAverage::default(),
             weight: 1.0,
             credit: 0.0,
             stats: PathStats::default(),
@@ -92,8 +96,8 @@ impl Spray {
         }
     }
 
-    /// The path of the next burst. In a turn every path is passed once, in an order that is drawn for it, and taken when it
-    /// has a whole choice coming; the best path always has.
+    /// The path of the next burst. In a turn every path is passed once, in an order that is drawn
+    /// for it, and taken when it has a whole choice coming; the best path always has.
     pub fn choose(&mut self, now_ns: u64) -> u16 {
         loop {
             if self.next == self.order.len() {
@@ -113,14 +117,15 @@ impl Spray {
         }
     }
 
-    /// So many of a path's packets arrived, `cut` of them cut. Paths that there are not count as none.
-    pub fn on_arrived(&mut self, path: u16, packets: u32, cut: u32) {
+    /// So many of a path's packets arrived, `trimmed` of them trimmed. Paths that there are not
+    /// count as none.
+    pub fn on_arrived(&mut self, path: u16, packets: u32, trimmed: u32) {
         let Some(path) = self.paths.get_mut(usize::from(path)) else { return };
         path.stats.arrived += u64::from(packets);
-        path.stats.cut += u64::from(cut.min(packets));
+        path.stats.trimmed += u64::from(trimmed.min(packets));
         if packets > 0 {
             path.lost.observe(packets, 0.0);
-            path.cut.observe(packets, f64::from(cut.min(packets)) / f64::from(packets));
+            path.trimmed.observe(packets, f64::from(trimmed.min(packets)) / f64::from(packets));
         }
     }
 
@@ -140,7 +145,8 @@ impl Spray {
         }
     }
 
-    /// A packet of a path arrived whole, and its round trip is known (RFC 6298 §2.3's α for the mean).
+    /// A packet of a path arrived whole, and its round trip is known (RFC 6298 §2.3's α for the
+    /// mean).
     pub fn on_round_trip(&mut self, path: u16, rtt_ns: u64) {
         let Some(PathStats { rtt_ns: mean, .. }) =
             self.paths.get_mut(usize::from(path)).map(|path| &mut path.stats)
@@ -166,23 +172,23 @@ impl Spray {
         let kept = FORGET_NS / (FORGET_NS + idle_ns as f64);
         self.turned_ns = self.turned_ns.max(now_ns);
         self.next = 0;
-        let (mut all, mut lost, mut cut) = (0.0, 0.0, 0.0);
+        let (mut all, mut lost, mut trimmed) = (0.0, 0.0, 0.0);
         for path in &mut self.paths {
             path.lost.0 *= kept;
-            path.cut.0 *= kept;
+            path.trimmed.0 *= kept;
             all += path.weight;
             lost += path.weight * path.lost.0;
-            cut += path.weight * path.cut.0;
+            trimmed += path.weight * path.trimmed.0;
         }
         let mut best: f64 = 0.0;
         for path in &mut self.paths {
             let others = all - path.weight;
             if others > 0.0 {
                 let others_lost = ((lost - path.weight * path.lost.0) / others).clamp(0.0, 1.0);
-                let others_cut = ((cut - path.weight * path.cut.0) / others).clamp(0.0, 1.0);
+                let others_trimmed = ((trimmed - path.weight * path.trimmed.0) / others).clamp(0.0, 1.0);
                 path.weight = 1.0
                     / (1.0 + path.lost.excess(others_lost) / HALVED_BY_LOSS)
-                    / (1.0 + path.cut.excess(others_cut) / HALVED_BY_CUTS);
+                    / (1.0 + path.trimmed.excess(others_trimmed) / HALVED_BY_TRIMS);
             }
             best = best.max(path.weight);
         }
@@ -211,7 +217,8 @@ mod tests {
 
     const BURST: u32 = 8;
 
-    /// Sends bursts over paths that lose and cut these shares at random. Returns each path's part of the bursts.
+    /// Sends bursts over paths that lose and trim these shares at random. Returns each path's part
+    /// of the bursts.
     fn run(spray: &mut Spray, bursts: u32, now_ns: &mut u64, fate: &[(f64, f64)]) -> Vec<f64> {
         let mut taken = vec![0_u32; fate.len()];
         let mut random = Spray::new(1, 99);
@@ -220,10 +227,10 @@ mod tests {
             *now_ns += 10_000;
             let path = spray.choose(*now_ns);
             taken[usize::from(path)] += 1;
-            let (loss, cuts) = fate[usize::from(path)];
+            let (loss, trims) = fate[usize::from(path)];
             let lost = (0..BURST).filter(|_| chance(loss)).count() as u32;
-            let cut = (0..BURST - lost).filter(|_| chance(cuts)).count() as u32;
-            spray.on_arrived(path, BURST - lost, cut);
+            let trimmed = (0..BURST - lost).filter(|_| chance(trims)).count() as u32;
+            spray.on_arrived(path, BURST - lost, trimmed);
             spray.on_lost(path, lost);
         }
         taken.iter().map(|&taken| f64::from(taken) / f64::from(bursts)).collect()
@@ -287,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_always_cut_is_used_less_and_a_busy_network_evenly() {
+    fn a_path_that_is_always_trimmed_is_used_less_and_a_busy_network_evenly() {
         let mut fate = [(0.0, 0.1); 8];
         fate[2] = (0.0, 1.0);
         let parts = run(&mut Spray::new(8, 3), 16_000, &mut 0, &fate);
@@ -318,10 +325,10 @@ mod tests {
         ) {
             let mut spray = Spray::new(paths, seed);
             let paths = paths.max(1);
-            for (path, packets, cut, small, now_ns) in reports {
+            for (path, packets, trimmed, small, now_ns) in reports {
                 let path = if small { path % paths } else { path };
-                spray.on_arrived(path, packets, cut);
-                spray.on_lost(path, cut);
+                spray.on_arrived(path, packets, trimmed);
+                spray.on_lost(path, trimmed);
                 prop_assert!(spray.choose(now_ns) < paths);
                 let sum: f64 = (0..paths).map(|path| spray.share(path)).sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");

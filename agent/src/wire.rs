@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Control packets: what follows the 8-byte prefix that they share with DATA.
 //!
-//! Big-endian. The prefix's stream names the rank that sent the datagram, its message the message in question (0 in HELLO). Then every body begins with
-//! two *incarnations*: numbers that endpoints draw when they are made, so that packets from before a restart, or of somebody who has never talked to us,
-//! are told from ours (RFC 9293 §3.4.1 wants the same of initial sequence numbers).
+//! Big-endian. The prefix's stream names the rank that sent the datagram, its message the message
+//! in question (0 in HELLO). Then every body begins with two *incarnations*: numbers that endpoints
+//! draw when they are made, so that packets from before a restart, or of somebody who has never
+//! talked to us, are told from ours (RFC 9293 §3.4.1 wants the same of initial sequence numbers).
 //!
 //! ```text
 //! 0-3 incarnation of the sender   4-7 incarnation of the receiver, 0 where it is not known (HELLO only)   8- the body:
 //!
-//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was cut | 10 senders: peers from which messages are arriving, 0 where that is not told | 20 packet index
+//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was trimmed | 10 senders: peers from which messages are arriving, 0 where that is not told | 20 packet index
 //!                    4-7 ns since that packet arrived
-//!                    8-11 packets that arrived   12-15 of these, cut by the network   16-19 of these, with congestion experienced
+//!                    8-11 packets that arrived   12-15 of these, trimmed by the network   16-19 of these, with congestion experienced
 //!
 //! ACK     0-3 sequence of the newest PROBE, 0 before any   4-23 report   24-27 packets missing   28-31 packets that may be missing
 //!         32 flags (1 expected, 2 the bound holds, 4 every plane is wanted)   33-35 packets below this one are all there
@@ -31,16 +32,17 @@
 //!
 //! Fields called zero are sent as zero and ignored on arrival.
 //!
-//! A PIECE is no control packet: it carries a part of a DATA packet, from where DATA comes. It begins with the DATA packet's prefix, but for the kind.
+//! A PIECE is no control packet: it carries a part of a DATA packet, from where DATA comes. It
+//! begins with the DATA packet's prefix, but for the kind.
 //!
 //! ```text
 //! 8-11 as in the DATA packet's header   12-13 offset of the part, a multiple of 8   14-15 bytes of the whole packet   16- the part
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod cut_map;
 mod path;
 mod piece;
+pub mod trim_map;
 pub mod vote;
 mod writer;
 
@@ -48,14 +50,14 @@ pub use path::Path;
 pub use piece::{PIECE_HEADER_LEN, Piece};
 pub use writer::{MapSource, Writer};
 
-use cut_map::{MAX_PACKETS, MapError, MapPart};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
+use trim_map::{MAX_PACKETS, MapError, MapPart};
 use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, PREFIX_LEN, plane_offset};
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Layout};
 
-/// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that whole DATA
-/// packets of the default size survive.
+/// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation
+/// that whole DATA packets of the default size survive.
 pub const CONTROL_LEN_MAX: usize = HEADER_LEN + plane_offset(PLANES, DEFAULT_COORDINATES_PER_PACKET);
 /// Most source ports that a HELLO tells.
 pub const PORTS_MAX: usize = 256;
@@ -97,7 +99,7 @@ pub enum WireError {
         /// The number.
         packets: u32,
     },
-    /// The cut map is not valid.
+    /// The trim map is not valid.
     #[error("trim map of a {kind:?}: {error}")]
     Map {
         /// Kind of the packet.
@@ -158,8 +160,8 @@ pub struct Identity {
 pub struct Echo {
     /// Its index.
     pub packet: u32,
-    /// Whether it arrived cut, and so travelled in another queue than whole packets.
-    pub cut: bool,
+    /// Whether it arrived trimmed, and so travelled in another queue than whole packets.
+    pub trimmed: bool,
     /// How long ago it arrived, ns.
     pub hold_ns: u32,
 }
@@ -167,15 +169,16 @@ pub struct Echo {
 /// What a receiver says about a transfer in every packet it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// The newest whole packet, or the newest packet if all since the last report were cut.
+    /// The newest whole packet, or the newest packet if all since the last report were trimmed.
     pub echo: Option<Echo>,
     /// Datagrams of the message that brought something, since the beginning.
     pub received: u32,
-    /// How many of these the network cut.
-    pub cut: u32,
+    /// How many of these the network trimmed.
+    pub trimmed: u32,
     /// How many of these had congestion experienced (RFC 3168).
     pub marked: u32,
-    /// Peers from which messages are arriving, the one that is told among them; more than [`SENDERS_MAX`] are told as that. `None`: not told.
+    /// Peers from which messages are arriving, the one that is told among them; more than
+    /// [`SENDERS_MAX`] are told as that. `None`: not told.
     pub senders: Option<NonZeroU16>,
 }
 
@@ -216,15 +219,17 @@ pub struct Probe {
     pub sequence: u32,
     /// Packets of the message, 1 to 2^20.
     pub packets: u32,
-    /// Tells messages apart that are divided otherwise, or have other layer classes ([`shape`]); 0: not told.
+    /// Tells messages apart that are divided otherwise, or have other layer classes ([`shape`]); 0:
+    /// not told.
     pub shape: u16,
     /// Planes that are sent of each packet; fewer than 10 when the sender truncated ahead of time.
     pub planes: u8,
-    /// The sender wants the final cut map.
+    /// The sender wants the final trim map.
     pub want_map: bool,
     /// Nothing is on its way any more: finish now if the loss bound holds.
     pub finish: bool,
-    /// Everything has been sent, and may still be on its way for so long, ns: finish then if the loss bound holds. 0: more is to be sent.
+    /// Everything has been sent, and may still be on its way for so long, ns: finish then if the
+    /// loss bound holds. 0: more is to be sent.
     pub grace_ns: u32,
     /// The map is known up to here.
     pub map_offset: u32,
@@ -256,7 +261,8 @@ pub struct Final<'a> {
     pub map: MapPart<'a>,
 }
 
-/// FORWARD: what the receiver need not wait for, as its loss bound allows (RFC 3758 §3.2 does so for streams).
+/// FORWARD: what the receiver need not wait for, as its loss bound allows (RFC 3758 §3.2 does so
+/// for streams).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forward<'a> {
     /// Packets of the message.
@@ -343,7 +349,8 @@ impl Hello<'_> {
         self.ports.as_chunks().0.iter().map(|&bytes| u16::from_be_bytes(bytes))
     }
 
-    /// All addresses that the sender listens on, in the order of its paths; none where it has one only.
+    /// All addresses that the sender listens on, in the order of its paths; none where it has one
+    /// only.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let v4 =
             self.addresses.as_chunks::<4>().0.iter().filter(|_| !self.v6).map(|&bytes| IpAddr::from(bytes));
@@ -378,7 +385,8 @@ pub enum Control<'a> {
     Vote(vote::VoteView<'a>),
 }
 
-/// A number that layouts share if they are equal, and one in 65,535 others: FNV-1a over what they are made of, folded. Never 0.
+/// A number that layouts share if they are equal, and one in 65,535 others: FNV-1a over what they
+/// are made of, folded. Never 0.
 pub fn shape(layout: &Layout) -> u16 {
     let tensors =
         layout.tensors().iter().flat_map(|tensor| [tensor.coordinates as u64, tensor.layer_class.into()]);
@@ -445,7 +453,7 @@ impl<'a> Control<'a> {
             Kind::Probe => Self::Probe(Probe {
                 sequence: word(fixed, 0),
                 packets: packets(4)?,
-                planes: fixed[8].clamp(1, cut_map::FULL),
+                planes: fixed[8].clamp(1, trim_map::FULL),
                 want_map: fixed[9] & 1 != 0,
                 finish: fixed[9] & 2 != 0,
                 shape: u16::from_be_bytes([fixed[10], fixed[11]]),
@@ -499,11 +507,11 @@ impl Report {
         Self {
             echo: (echo >> 31 == 1).then(|| Echo {
                 packet: echo & (MAX_PACKETS - 1),
-                cut: echo >> 30 & 1 == 1,
+                trimmed: echo >> 30 & 1 == 1,
                 hold_ns: word(bytes, 4),
             }),
             received: word(bytes, 8),
-            cut: word(bytes, 12),
+            trimmed: word(bytes, 12),
             marked: word(bytes, 16),
             senders: NonZeroU16::new((echo >> 20) as u16 & SENDERS_MAX),
         }

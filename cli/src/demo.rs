@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire demo`: a model trains through a congested, trimming switch, next to the same without trimming.
+//! `trimwire demo`: a model trains through a congested, trimming switch, next to the same without
+//! trimming.
 
 mod options;
 mod outcome;
@@ -19,7 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Runs the demo, whose options have been checked, and prints its table; writes JSON and report where the options ask for them.
+/// Runs the demo, whose options have been checked, and prints its table; writes JSON and report
+/// where the options ask for them.
 pub(crate) fn demo(options: &Options) -> Result<()> {
     if let Some(folder) = &options.report {
         std::fs::create_dir_all(folder)
@@ -46,7 +48,8 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the scenarios on as many threads as there are cores. They share nothing, so their figures do not depend on that.
+/// Runs the scenarios on as many threads as there are cores. They share nothing, so their figures
+/// do not depend on that.
 fn run_all(options: &Options) -> Result<Vec<Run>> {
     let progress = Progress::new(u64::from(options.steps) * Scenario::ALL.len() as u64, "training steps");
     let next = AtomicUsize::new(0);
@@ -79,7 +82,7 @@ fn assemble(options: &Options, mut runs: Vec<Run>) -> Result<Outcome> {
         seed: options.seed,
         workers: options.workers,
         steps: options.steps,
-        link_bps: options.link_speed,
+        link_bps: run::LINK_BPS,
         congestion: options.congestion,
         parameters,
         baseline_accuracy,

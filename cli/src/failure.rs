@@ -6,40 +6,40 @@ use std::process::ExitCode;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     code: u8,
     error: anyhow::Error,
 }
 
 /// What commands return.
-pub(crate) type Outcome = Result<(), Failure>;
+pub type Outcome = Result<(), Failure>;
 
 /// Exit codes of every command, as its help states them.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed check, 2 usage, 3 bad input.";
+pub const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed check, 2 usage, 3 bad input.";
 
 impl Failure {
     /// A check or a piece of work failed: 1.
-    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+    pub fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { code: 1, error: error.into() }
     }
 
     /// Flags that make no sense, as clap's own errors: 2.
-    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { code: 2, error: error.into() }
     }
 
     /// A file or a string that is not what it should be: 3.
-    pub(crate) fn input(error: impl Into<anyhow::Error>) -> Self {
+    pub fn input(error: impl Into<anyhow::Error>) -> Self {
         Self { code: 3, error: error.into() }
     }
 
     /// Why, without the exit code.
-    pub(crate) fn into_error(self) -> anyhow::Error {
+    pub fn into_error(self) -> anyhow::Error {
         self.error
     }
 
     /// The process's exit code.
-    pub(crate) fn code(&self) -> ExitCode {
+    pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 }

@@ -3,18 +3,13 @@
 
 mod codec;
 mod demo;
-mod failure;
-mod output;
-mod page;
-mod plan;
 mod progress;
-mod sim;
-mod training;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
-use failure::{EXIT_CODES, Failure, Outcome};
 use std::process::ExitCode;
+use trimwire::failure::{EXIT_CODES, Failure, Outcome};
+use trimwire::{failure, output, page, training};
 
 /// Send gradients that a congested switch trims instead of dropping.
 #[derive(Debug, Parser)]
@@ -28,8 +23,6 @@ struct Cli {
 enum Command {
     Demo(demo::Options),
     Codec(codec::Options),
-    Plan(plan::Options),
-    Sim(sim::Options),
     /// Print completions for a shell.
     Completions {
         /// Shell to print completions for.
@@ -59,8 +52,6 @@ fn run(command: Command) -> Outcome {
             Ok(demo::demo(&options)?)
         }
         Command::Codec(options) => codec::run(&options),
-        Command::Plan(options) => plan::run(&options),
-        Command::Sim(options) => sim::run(&options),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire", &mut std::io::stdout());
             Ok(())

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 /// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
-pub(crate) fn print(text: &str) -> Result<()> {
+pub fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write to stdout")
@@ -16,12 +16,13 @@ pub(crate) fn print(text: &str) -> Result<()> {
 }
 
 /// Writes a value to stdout as indented JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Renders a table: the first `left` columns are names and stand to the left, the others are figures and stand to the right.
-pub(crate) fn table(titles: &[&str], rows: &[Vec<String>], left: usize) -> String {
+/// Renders a table: the first `left` columns are names and stand to the left, the others are
+/// figures and stand to the right.
+pub fn table(titles: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let width = |i: usize| {
         let cells = rows.iter().filter_map(|row| row.get(i)).map(String::as_str);
         cells.chain(titles.get(i).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the demo trains: the data, the model, and the replicas of a data-parallel job.
-pub(crate) mod digits;
-pub(crate) mod job;
-pub(crate) mod mlp;
+pub mod digits;
+pub mod job;
+pub mod mlp;

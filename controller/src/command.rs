@@ -20,7 +20,6 @@ mod run;
 mod schema;
 mod show;
 mod switches;
-mod thresholds;
 mod watch;
 
 use clap::Subcommand;
@@ -51,8 +50,6 @@ pub(crate) enum Command {
     Show(show::Show),
     /// Write a switch's policy as another system's configuration.
     Export(export::Export),
-    /// Derive thresholds from a model's layers: the least weighted loss for their sizes and sensitivities.
-    Thresholds(thresholds::Thresholds),
     /// Print the JSON Schema of the fabric file.
     Schema(schema::Schema),
     /// Print completions for a shell.
@@ -75,7 +72,6 @@ impl Command {
             Self::Watch(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Export(command) => command.run(),
-            Self::Thresholds(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Completions(command) => command.run(),
             Self::Man(command) => command.run(),

@@ -17,9 +17,8 @@
 //!   difference, and reads back again: what it reports as in place was seen there.
 //! - [`roll_out`] does so tier by tier, a few switches at a time, with a look at each one's counters, and stops at a failure.
 //! - [`run::Controller`] does the same for as long as it lives, with a task and a back-off for each switch.
-//! - [`follow`] measures the load, and lets thresholds follow it.
 //! - [`plan`], [`show`] and [`watch`] look without becoming primary.
-//! - [`thresholds`] derives a policy from a model's layers, [`export`] writes one for switches that trim by configuration.
+//! - [`export`] writes a policy for switches that trim by configuration.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
 //! state of its own (the switches are the state; [`record`]s are for people and `rollback`), and it owns only the tables, the selector, the meters and the mirror sessions
@@ -30,7 +29,6 @@ mod compile;
 pub mod counters;
 pub mod export;
 pub mod files;
-pub mod follow;
 mod load;
 pub mod model;
 mod printable;
@@ -41,9 +39,7 @@ pub mod run;
 pub mod show;
 mod spec;
 mod table;
-pub mod talkers;
 mod target;
-pub mod thresholds;
 pub mod topology;
 pub mod units;
 pub mod watch;

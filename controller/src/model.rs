@@ -15,7 +15,7 @@ use trimwire_p4runtime::client::Tls;
 
 pub use self::network::{End, GnmiAt, Host, Link, Mac, PipelineFiles, Switch, Trust};
 pub use self::policy::{PortPolicy, QueuePolicy, TrimCap};
-pub use self::settings::{ControllerSettings, FollowSettings, Follows, MetricsAt};
+pub use self::settings::{ControllerSettings, MetricsAt};
 pub use self::target::Target;
 pub use self::traffic::{DscpPlan, LoadBalance, OptOut, Overload, QueuePlan, Spread};
 use crate::units;
@@ -50,8 +50,6 @@ pub struct Fabric {
     pub mark_trimmable: bool,
     /// How packets are spread over equal paths.
     pub load_balance: LoadBalance,
-    /// How thresholds follow the load.
-    pub follow: FollowSettings,
     /// Flows that are never trimmed, in the file's order.
     pub disable_trim: Vec<OptOut>,
     /// How to encrypt, by switch; a switch that is not in it is talked to in the clear.

@@ -79,13 +79,6 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether nothing but a threshold's value changes.
-    pub(crate) fn is_of_thresholds(&self) -> bool {
-        let is_meter = matches!(&self.entity.entity, Some(Kind::MeterEntry(_)));
-        let is_policy = [names::POLICY, names::TRIM_CAP].contains(&self.table.as_str());
-        self.operation == Operation::Modify && (is_meter || is_policy)
-    }
-
     /// As P4Runtime has it.
     pub fn update(&self) -> Update {
         update(self.operation, self.entity.clone())

@@ -6,21 +6,16 @@
 //!  Controller ─┼► driver ─► SwitchTask
 //!   reload     └► driver ─► SwitchTask ─┐     a listener beside each where ports are told by gNMI
 //!                                       ▼
-//!                               board, trims ──► metrics, talkers
+//!                               board ──► metrics
 //!                               replacements: whose turn it is to be given a new program
-//!                               follower: thresholds that follow the load
 //! ```
 
-pub(crate) mod ask;
 mod backoff;
 mod board;
-mod cuts;
-mod cutting;
 mod driver;
 mod election;
 mod faults;
 mod filled;
-mod follower;
 mod http;
 mod interfaces;
 mod metrics;
@@ -28,6 +23,7 @@ mod replacing;
 mod reporter;
 mod said;
 pub mod task;
+mod trim_events;
 mod turns;
 mod wanted;
 
@@ -39,16 +35,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use self::ask::thresholds_page;
 use self::board::Board;
-pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
-use self::cuts::Cuts;
+pub use self::board::{Leader, Status, SwitchStatus, TrimmingStatus};
 use self::driver::{Common, Terms, drive};
 use self::election::Elections;
 use self::faults::Detector;
 pub use self::faults::{Cause, Fault};
-use self::follower::Follower;
-use self::http::Pages;
 pub use self::metrics::metrics_text;
 use self::replacing::Replacements;
 pub use self::replacing::Replacing;
@@ -58,7 +50,6 @@ use crate::program::Artifacts;
 use crate::rollout::device::Reach;
 use crate::rollout::fleet::{ApplyError, Options, Shared};
 use crate::rollout::places::Places;
-use crate::talkers::HostNames;
 
 /// How long switches may take to be left in good order.
 const PARTING: Duration = Duration::from_secs(2);
@@ -99,9 +90,7 @@ pub struct Controller {
     common: Common,
     /// Of the file that was taken last.
     number: u64,
-    timers: [JoinHandle<()>; 3],
-    /// As it was taken last.
-    fabric: Fabric,
+    timers: [JoinHandle<()>; 2],
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -137,12 +126,10 @@ impl Controller {
     ) -> Result<Self, RunError> {
         let board = Board::default();
         let detector = Detector::new(board.clone());
-        let follower = Follower::new(fabric, board.clone());
         let elections = Elections::new(detector.clone(), board.clone());
         let replacements = Replacements::new(detector.clone(), board.clone());
         let timers = [
             tokio::spawn(detector.clone().run()),
-            tokio::spawn(follower.clone().run()),
             tokio::spawn(replacements.clone().run(elections.subscribe())),
         ];
         let mut controller = Self {
@@ -150,8 +137,7 @@ impl Controller {
             options: options.clone(),
             timers,
             number: 0,
-            fabric: fabric.clone(),
-            common: Common { board, cuts: Cuts::new(), elections, detector, follower, replacements },
+            common: Common { board, elections, detector, replacements },
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -168,20 +154,8 @@ impl Controller {
             self.artifacts = before;
             return Err(error);
         }
-        self.fabric = fabric.clone();
         self.common.board.change(|status| status.reloads += 1);
         Ok(())
-    }
-
-    /// Waits until thresholds are to follow the load: then call [`Controller::follow`].
-    pub async fn follows(&self) {
-        self.common.follower.changed().await;
-    }
-
-    /// From now on keeps the switches at thresholds that follow the load.
-    pub fn follow(&mut self) -> Result<(), RunError> {
-        let fabric = self.fabric.clone();
-        self.take(&fabric)
     }
 
     /// A person says that our file is the one: a controller that led the fabric with another file, and is gone, does not keep us from
@@ -227,8 +201,7 @@ impl Controller {
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
         let Some(address) = asked.address() else { return Ok(()) };
-        let pages = Pages { board: self.common.board.clone(), cuts: self.common.cuts.clone() };
-        match http::serve(address, pages).await {
+        match http::serve(address, self.common.board.clone()).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
                 self.metrics = Some(served);
@@ -246,12 +219,9 @@ impl Controller {
     }
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
-        let file = fabric;
-        let fabric = &Fabric { policies: self.common.follower.policies(file), ..file.clone() };
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
         shared.fits(&options)?;
-        self.common.follower.begin(file);
         let places = Places::new(fabric.controller.concurrency);
         self.common.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let hold_down_ns = fabric.controller.hold_down_ns;
@@ -266,8 +236,6 @@ impl Controller {
         self.common
             .board
             .change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
-        self.common.cuts.retain(|name| fabric.switches.contains_key(name));
-        let names = Arc::new(HostNames::of(fabric));
         for (name, switch) in &fabric.switches {
             let terms = Terms {
                 name: name.clone(),
@@ -281,7 +249,6 @@ impl Controller {
                 name: name.clone(),
                 number: self.number,
                 ports: shared.ports(name),
-                names: Arc::clone(&names),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
             });

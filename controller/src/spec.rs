@@ -5,7 +5,6 @@
 
 mod addresses;
 mod balance;
-mod follow;
 mod generator;
 pub(crate) mod keys;
 mod network;
@@ -56,7 +55,6 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
     check_clear(&controller, &network, &tls, problems);
     let (dscp, queues) = plan::read(&top, problems);
     let policy = policy::read(&top, &network, (&dscp, &queues), problems);
-    let follow = follow::read(&top, policy.overload, problems);
     let load_balance = balance::read(&top, problems);
     let disable_trim = opt_out::read(&top, &network, problems);
     let fabric = Fabric {
@@ -73,7 +71,6 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
         sealed: policy.sealed,
         mark_trimmable: policy.mark_trimmable,
         load_balance,
-        follow,
         disable_trim,
         tls,
         policies: BTreeMap::new(),

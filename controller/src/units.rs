@@ -94,7 +94,7 @@ fn quantity(
 }
 
 /// A speed, bit/s. Not zero.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+pub fn rate(text: &str) -> Result<u64, String> {
     let bits = quantity(text, "speed", RATES, RATES_WORDS, "10Gbps", "bit/s")?;
     if bits == 0 {
         Err(format!("'{text}': a link's speed is not zero; mark it with state: down"))
@@ -214,7 +214,7 @@ impl fmt::Display for Threshold {
 
 /// What is left of a trimmed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CutSize {
+pub enum TrimSize {
     /// Frame bytes, as the switch counts them.
     Bytes(u64),
     /// Head and this many of DATA's ten planes (1 to 10; 9 and 10 are the byte-planes).
@@ -253,12 +253,13 @@ impl DataPacket {
 
     /// Frame bytes with everything.
     pub fn full_frame(self) -> u64 {
-        CutSize::Planes(PLANES).bytes(self)
+        TrimSize::Planes(PLANES).bytes(self)
     }
 }
 
-impl CutSize {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+impl TrimSize {
+    /// As people write it. Errors are for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
         const FORMS: &str = "frame bytes (256B) or planes (4 planes)";
         let Some((number, unit)) = Decimal::split(text) else {
             return Err(format!("'{text}' is no trim size; write {FORMS}"));
@@ -292,7 +293,7 @@ impl CutSize {
     }
 }
 
-impl fmt::Display for CutSize {
+impl fmt::Display for TrimSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
@@ -302,7 +303,8 @@ impl fmt::Display for CutSize {
     }
 }
 
-pub(crate) fn bytes_text(bytes: u64) -> String {
+/// As people write it, in the largest unit that is exact.
+pub fn bytes_text(bytes: u64) -> String {
     for (unit, scale) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= scale && bytes.is_multiple_of(scale) {
             return format!("{}{unit}", bytes / scale);
@@ -320,7 +322,8 @@ pub(crate) fn time_text(ns: u64) -> String {
     format!("{ns}ns")
 }
 
-pub(crate) fn rate_text(bps: u64) -> String {
+/// The same of a line's speed, to a tenth of its unit.
+pub fn rate_text(bps: u64) -> String {
     for (unit, scale) in
         [("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000)]
     {
@@ -389,9 +392,9 @@ mod tests {
         assert_eq!(Threshold::parse("30000"), Ok(Threshold::Bytes(30_000)));
         assert_eq!(Threshold::parse("15us"), Ok(Threshold::Time(15_000)));
         assert_eq!(Threshold::parse("0.5bdp"), Ok(Threshold::Bdp(500_000)));
-        assert_eq!(CutSize::parse("4 planes"), Ok(CutSize::Planes(4)));
-        assert_eq!(CutSize::parse("1 plane"), Ok(CutSize::Planes(1)));
-        assert_eq!(CutSize::parse("256B"), Ok(CutSize::Bytes(256)));
+        assert_eq!(TrimSize::parse("4 planes"), Ok(TrimSize::Planes(4)));
+        assert_eq!(TrimSize::parse("1 plane"), Ok(TrimSize::Planes(1)));
+        assert_eq!(TrimSize::parse("256B"), Ok(TrimSize::Bytes(256)));
     }
 
     #[test]
@@ -411,7 +414,7 @@ mod tests {
              (1bdp), or never (units: B, KB, KiB, MB, MiB, GB, GiB, ns, us, ms, s, bdp)"
         );
         assert_eq!(
-            CutSize::parse("11 planes").unwrap_err(),
+            TrimSize::parse("11 planes").unwrap_err(),
             "'11 planes': a packet has 1 to 10 planes (8 bit-planes, then 2 byte-planes)"
         );
         for bad in [
@@ -454,7 +457,7 @@ mod tests {
     fn planes_are_the_wire_formats_frame_sizes() {
         let packet = DataPacket::new(1500, false, false);
         assert_eq!(packet.coordinates, DEFAULT_COORDINATES_PER_PACKET as u64);
-        let sizes = [1, 2, 4, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
+        let sizes = [1, 2, 4, 8, 9, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
         assert_eq!(sizes, [118, 174, 286, 510, 958, 1406]);
         assert_eq!(packet.full_frame(), 1406);
         // 48 bytes of IPv6 and UDP, 20 of the head, 3 per coordinate.
@@ -466,7 +469,7 @@ mod tests {
     #[test]
     fn a_plane_is_whole_over_ipv6_too_where_hosts_have_it() {
         let packet = DataPacket::new(1500, false, true);
-        let sizes = [1, 8, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
+        let sizes = [1, 8, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
         assert_eq!(sizes, [118 + 20, 510 + 20, 1406 + 20]);
     }
 
@@ -475,10 +478,10 @@ mod tests {
     fn planes_of_sealed_packets_keep_the_tags_behind_them() {
         let packet = DataPacket::new(1500, true, false);
         assert_eq!(packet.coordinates, 448);
-        let sizes = [1, 7, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
+        let sizes = [1, 7, 8, 9, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
         assert_eq!(sizes, [42 + 84, 42 + 84 + 6 * 56, 42 + 484, 42 + 484 + 448, 42 + 1388]);
         assert_eq!(packet.full_frame(), 42 + 1388);
-        assert_eq!(CutSize::Bytes(300).bytes(packet), 300);
+        assert_eq!(TrimSize::Bytes(300).bytes(packet), 300);
         // Three tags more than unsealed packets have.
         assert_eq!([1435, 1436].map(|mtu| DataPacket::new(mtu, true, false).coordinates), [416, 448]);
     }
@@ -506,14 +509,14 @@ mod tests {
 
         #[test]
         fn any_text_is_a_quantity_or_an_error(text in "\\PC{0,24}") {
-            let _ = (rate(&text), time(&text), Threshold::parse(&text), CutSize::parse(&text));
+            let _ = (rate(&text), time(&text), Threshold::parse(&text), TrimSize::parse(&text));
             let _ = (ratio(&text), share(&text));
         }
 
         #[test]
         fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..PLANES, sealed: bool) {
             let packet = DataPacket::new(mtu, sealed, false);
-            prop_assert!(CutSize::Planes(planes).bytes(packet) <= CutSize::Planes(planes + 1).bytes(packet));
+            prop_assert!(TrimSize::Planes(planes).bytes(packet) <= TrimSize::Planes(planes + 1).bytes(packet));
             // An Ethernet header less, and an IPv6 header instead of an IPv4 one.
             let n = packet.coordinates;
             prop_assert!(n == 0 || packet.full_frame() - 14 + 20 <= mtu);

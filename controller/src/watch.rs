@@ -4,7 +4,7 @@
 //! Reads only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.
 
 mod rates;
-mod talkers;
+mod run_state;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,8 @@ use trimwire_p4runtime::client::Client;
 
 use self::rates::Rates;
 pub use self::rates::{Rate, WatchRow};
-pub use self::talkers::TalkerRow;
-use self::talkers::{Asker, RunState};
+use self::run_state::RunState;
 use crate::counters::{self, Counters};
-use crate::follow::Following;
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::program::Artifacts;
@@ -40,17 +38,13 @@ pub struct Interval {
     pub interval: u64,
     /// By port and queue; of switches that answered.
     pub queues: Vec<WatchRow>,
-    /// By switch, port and queue, those with most packets first: whose packets were trimmed in the last ten to twenty seconds.
-    pub talkers: Vec<TalkerRow>,
     /// What routes leave out, as a `run` tells.
     pub faults: Vec<Fault>,
     /// How far a `run` has replaced programs.
     pub replacing: Replacing,
-    /// What a `run` measures of ports, and what becomes of their thresholds.
-    pub following: Vec<Following>,
-    /// Why nobody tells whose.
+    /// Why no `run` tells of faults and programs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub talkers_error: Option<String>,
+    pub run_error: Option<String>,
     /// By switch: why there is nothing of it.
     pub errors: BTreeMap<String, String>,
 }
@@ -72,7 +66,7 @@ pub struct Watch {
     ticks: watch::Sender<u64>,
     readings: mpsc::UnboundedReceiver<Reading>,
     rates: Rates,
-    asker: Option<Asker>,
+    run: Option<SocketAddr>,
     switches: BTreeSet<String>,
     _tasks: JoinSet<()>,
 }
@@ -87,7 +81,7 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Starts to read; asks a `run` that serves metrics there for talkers.
+    /// Starts to read; asks a `run` that serves metrics there what routes leave out.
     pub fn new(
         fabric: &Fabric,
         artifacts: &Artifacts,
@@ -119,8 +113,7 @@ impl Watch {
             tasks.spawn(reader.run(told.clone(), give.clone(), started));
         }
         let rates = Rates::new(fabric.queues.clone());
-        let asker = run.map(|at| Asker::new(at, fabric, switches.clone()));
-        Self { interval, due: started, tick: 0, ticks, readings, rates, asker, switches, _tasks: tasks }
+        Self { interval, due: started, tick: 0, ticks, readings, rates, run, switches, _tasks: tasks }
     }
 
     /// Waits for the end of the next interval. May be dropped and called again.
@@ -139,10 +132,7 @@ impl Watch {
         self.ticks.send_replace(self.tick);
         // The rest is for showing it.
         let enough = Instant::now() + self.interval * 9 / 10;
-        let asked = self.asker.clone().map(|asker| {
-            let patience = self.interval * 9 / 10;
-            tokio::spawn(async move { asker.ask(patience).await })
-        });
+        let asked = self.run.map(|at| tokio::spawn(run_state::ask(at, self.interval * 9 / 10)));
         let mut missing = self.switches.clone();
         let mut errors = BTreeMap::new();
         let mut queues = Vec::new();
@@ -166,25 +156,17 @@ impl Watch {
             errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
         }
         queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
-        let (mut told, mut talkers_error) = (RunState::default(), None);
+        let (mut told, mut run_error) = (RunState::default(), None);
         if let Some(asked) = asked {
             // It ends by itself, and in time.
             match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(answer) => told = answer,
-                Err(error) => talkers_error = Some(error),
+                Err(error) => run_error = Some(error),
             }
         }
-        let RunState { talkers, faults, replacing, following } = told;
-        Interval {
-            interval: self.tick - 1,
-            queues,
-            talkers,
-            faults,
-            replacing,
-            following,
-            talkers_error,
-            errors,
-        }
+        let RunState { mut faults, replacing } = told;
+        faults.retain(|fault| self.switches.contains(&fault.switch));
+        Interval { interval: self.tick - 1, queues, faults, replacing, run_error, errors }
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens when: events by virtual time, those of one instant in the order in which they were scheduled.
+//! What happens when: events by virtual time, those of one instant in the order in which they were
+//! scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,18 +8,21 @@ use std::collections::BinaryHeap;
 /// Time, order of scheduling, slot.
 type Key = (u64, u64, u32);
 
-/// A bucket has 2^7 ns, about what a frame takes; the wheel has 32 us, more than most events are ahead, and is small, as every domain has one.
+/// A bucket has 2^7 ns, about what a frame takes; the wheel has 32 us, more than most events are
+/// ahead, and is small, as every domain has one.
 const SHIFT: u32 = 7;
 const BUCKETS: usize = 256;
 
 /// A calendar queue (R. Brown, CACM 1988) of keys; events live in a slab beside it.
 #[derive(Debug)]
-pub(crate) struct Calendar<E> {
-    /// The earliest events, all of one bucket, the first of them last; empty only when there are none at all.
+pub struct Calendar<E> {
+    /// The earliest events, all of one bucket, the first of them last; empty only when there are
+    /// none at all.
     current: Vec<Key>,
     /// The bucket, counted from time 0, that they are of; nothing is earlier.
     bucket: u64,
-    /// Later ones, by bucket modulo the wheel's size; where time was turned back to an earlier event, of two rounds of the wheel.
+    /// Later ones, by bucket modulo the wheel's size; where time was turned back to an earlier
+    /// event, of two rounds of the wheel.
     wheel: Vec<Vec<Key>>,
     /// By bucket, whether it has any.
     occupied: Vec<u64>,
@@ -47,7 +51,8 @@ impl<E> Default for Calendar<E> {
 }
 
 impl<E> Calendar<E> {
-    pub(crate) fn push(&mut self, at_ns: u64, event: E) {
+    /// Puts an event at a time.
+    pub fn push(&mut self, at_ns: u64, event: E) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slab.push(None);
             (self.slab.len() - 1) as u32
@@ -84,23 +89,23 @@ impl<E> Calendar<E> {
     }
 
     /// Time of the earliest event.
-    pub(crate) fn next_at(&self) -> Option<u64> {
+    pub fn next_at(&self) -> Option<u64> {
         self.current.last().map(|(at_ns, ..)| *at_ns)
     }
 
     /// The earliest event and its time, left where it is.
-    pub(crate) fn peek(&self) -> Option<(u64, &E)> {
+    pub fn peek(&self) -> Option<(u64, &E)> {
         let (at_ns, _, slot) = self.current.last()?;
         Some((*at_ns, self.slab[*slot as usize].as_ref()?))
     }
 
     /// Takes the earliest event.
-    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
+    pub fn pop(&mut self) -> Option<(u64, E)> {
         self.pop_before(u64::MAX)
     }
 
     /// Takes the earliest event, if it is before `end_ns`.
-    pub(crate) fn pop_before(&mut self, end_ns: u64) -> Option<(u64, E)> {
+    pub fn pop_before(&mut self, end_ns: u64) -> Option<(u64, E)> {
         if self.next_at()? >= end_ns {
             return None;
         }
@@ -138,7 +143,8 @@ impl<E> Calendar<E> {
         }
     }
 
-    /// The first bucket from `from` on, and before `end`, that has events; they may be of the wheel's next round.
+    /// The first bucket from `from` on, and before `end`, that has events; they may be of the
+    /// wheel's next round.
     fn next_occupied(&self, from: u64, end: u64) -> Option<u64> {
         let mut bucket = from;
         while bucket < end {
@@ -169,7 +175,7 @@ impl<E> Calendar<E> {
     }
 
     /// Bytes that the events have taken at most.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.slab.len() * (size_of::<Option<E>>() + size_of::<Key>())
     }
 }

@@ -22,11 +22,13 @@ use trimwire_switch::SharedSwitch;
 pub struct ClusterConfig {
     /// Number of ranks; rank r is on switch port r + 1.
     pub workers: u16,
-    /// Speed of every host's network card, bit/s. (The switch's port rates are the switch's own setting.)
+    /// Speed of every host's network card, bit/s. (The switch's port rates are the switch's own
+    /// setting.)
     pub link_bps: u64,
     /// Propagation delay of every link, ns.
     pub delay_ns: u64,
-    /// Senders of the neighbours, in groups that burst together: group g has `cross_per_group` senders.
+    /// Senders of the neighbours, in groups that burst together: group g has `cross_per_group`
+    /// senders.
     pub cross_groups: u16,
     /// Senders in a group. With m of them a victim's link is offered m + 1 times its speed.
     pub cross_per_group: u16,
@@ -104,7 +106,7 @@ pub struct EndpointTotals {
     /// Received.
     pub data_received: u64,
     /// Received cut.
-    pub cut_received: u64,
+    pub trimmed_received: u64,
     /// Sent again.
     pub repairs_sent: u64,
 }
@@ -133,7 +135,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Wires the hosts to `switch`. `rank` makes the configurations of a rank's cores, and says how its all-reduces are done.
+    /// Wires the hosts to `switch`. `rank` makes the configurations of a rank's cores, and says how
+    /// its all-reduces are done.
     pub fn new(
         config: &ClusterConfig,
         switch: SharedSwitch,
@@ -164,7 +167,8 @@ impl Cluster {
         }
         if let Some(traffic) = &config.cross {
             for index in 0..config.cross_senders() {
-                // Senders of one group share a schedule, and so a victim: that is what makes an incast.
+                // Senders of one group share a schedule, and so a victim: that is what makes an
+                // incast.
                 let group = u64::from(index / config.cross_per_group.max(1));
                 let seed = config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(group);
                 let schedule = BurstSchedule::new(traffic.clone(), peers.len(), seed);
@@ -202,7 +206,7 @@ impl Cluster {
                 let stats = rank.endpoint().stats();
                 totals.data_sent += stats.data_sent;
                 totals.data_received += stats.data_received;
-                totals.cut_received += stats.cut_received;
+                totals.trimmed_received += stats.trimmed_received;
                 totals.repairs_sent += stats.repairs_sent;
             }
         }
@@ -235,8 +239,8 @@ impl Cluster {
         }
     }
 
-    /// Sums `gradients` (one a rank, of equal length) across the ranks, all starting now; returns when the
-    /// last rank has its sum.
+    /// Sums `gradients` (one a rank, of equal length) across the ranks, all starting now; returns
+    /// when the last rank has its sum.
     pub fn all_reduce(
         &mut self,
         step: u32,
@@ -245,7 +249,8 @@ impl Cluster {
         self.run(step, None, gradients)
     }
 
-    /// Sums `gradients` likewise for rank `root` alone: an incast of all other ranks. Returns when every rank is done, be it with sending.
+    /// Sums `gradients` likewise for rank `root` alone: an incast of all other ranks. Returns when
+    /// every rank is done, be it with sending.
     pub fn reduce(
         &mut self,
         step: u32,

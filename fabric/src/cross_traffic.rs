@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 /// UDP port that nobody listens on (RFC 863, discard).
 pub const DISCARD_PORT: u16 = 9;
 
-/// How a tenant next door behaves: groups of senders burst together at one victim at a time, which is
-/// the incast that on/off traffic of storage and parameter servers makes.
+/// How a tenant next door behaves: groups of senders burst together at one victim at a time, which
+/// is the incast that on/off traffic of storage and parameter servers makes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossTraffic {
     /// Mean length of a burst, ns; lengths are exponentially distributed.

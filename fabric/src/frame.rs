@@ -35,8 +35,8 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// Writes a UDP datagram as a frame. The UDP checksum of DATA is 0, as agents send it: a trimming switch could not mend it
-/// (the cut changes the sum, RFC 768 allows 0). All others have one.
+/// Writes a UDP datagram as a frame. The UDP checksum of DATA is 0, as agents send it: a trimming
+/// switch could not mend it (the cut changes the sum, RFC 768 allows 0). All others have one.
 ///
 /// `None` when the payload does not fit an IPv4 packet.
 pub fn write(
@@ -70,8 +70,9 @@ pub fn write(
 
 /// Reads a frame as a UDP datagram; `None` for anything else.
 ///
-/// The payload is what arrived, cut at the IP length where that is shorter (Ethernet padding): switches
-/// disagree on whether a trim mends the length fields (docs/reference/codec.md, `inspect`), so they can only make it shorter.
+/// The payload is what arrived, cut at the IP length where that is shorter (Ethernet padding):
+/// switches disagree on whether a trim mends the length fields (docs/reference/codec.md,
+/// `inspect`), so they can only make it shorter.
 pub fn read(frame: &[u8]) -> Option<Datagram<'_>> {
     let sliced = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let Some(LaxNetSlice::Ipv4(ip)) = &sliced.net else { return None };
@@ -105,7 +106,8 @@ mod tests {
         let mut expected = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
         expected.extend([0x45, 0xa6, 0, 31, 0, 0, 0x40, 0, 64, 17, 0x26, 0x26, 10, 0, 0, 1, 10, 0, 0, 2]);
         expected.extend([0x12, 0x34, 0x24, 0x01, 0, 11, 0xf1, 0x3d, b'a', b'b', b'c']); // RFC 768 by hand: 0ec2
-        // RFC 1071 sum over the header, by hand, so that the checksum is not checked against its own writer.
+        // RFC 1071 sum over the header, by hand, so that the checksum is not checked against its
+        // own writer.
         let sum: u32 = expected[14..34]
             .chunks(2)
             .enumerate()
@@ -124,7 +126,8 @@ mod tests {
             let prefix =
                 Prefix { kind, codec: 0, important: true, layer_class: 0, last: false, stream, message: 9 };
             let frame = write(address(1), address(2), 0, 4, 5, &prefix.to_bytes()).unwrap();
-            // RFC 768: with the pseudo-header (addresses, protocol, length), everything sums up to ones.
+            // RFC 768: with the pseudo-header (addresses, protocol, length), everything sums up to
+            // ones.
             let words = frame[26..].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
             let sum = words.sum::<u32>() + 17 + (8 + 8);
             let right = (sum & 0xffff) + (sum >> 16) == 0xffff;

@@ -16,8 +16,9 @@ pub struct Departure {
 
 /// A sans-IO machine with ports.
 ///
-/// After every `handle_*` call the network drains `poll_transmit` until it gives `None` and then asks
-/// `poll_timeout` once; a node that answers `Some(t)` gets `handle_timeout` at `t`, or an earlier call.
+/// After every `handle_*` call the network drains `poll_transmit` until it gives `None` and then
+/// asks `poll_timeout` once; a node that answers `Some(t)` gets `handle_timeout` at `t`, or an
+/// earlier call.
 pub trait Node {
     /// The last bit of a frame has arrived.
     fn handle_frame(&mut self, now_ns: u64, port: u16, frame: Vec<u8>);
@@ -93,8 +94,8 @@ impl<N: Node> Network<N> {
         NodeId(self.slots.len() - 1)
     }
 
-    /// Joins two ports by a full-duplex link. Serialisation is the sending port's business: the link
-    /// only adds its propagation delay.
+    /// Joins two ports by a full-duplex link. Serialisation is the sending port's business: the
+    /// link only adds its propagation delay.
     pub fn link(&mut self, a: (NodeId, u16), b: (NodeId, u16), delay_ns: u64) -> Result<(), LinkError> {
         for (node, port) in [a, b] {
             if self.link_of(node, port).is_some() {
@@ -111,7 +112,8 @@ impl<N: Node> Network<N> {
         Ok(())
     }
 
-    /// Takes the link at a port down or up, in both directions; frames that meet a link that is down are lost.
+    /// Takes the link at a port down or up, in both directions; frames that meet a link that is
+    /// down are lost.
     pub fn set_link(&mut self, (node, port): (NodeId, u16), up: bool) {
         let Some(link) = self.link_of(node, port) else { return };
         for (node, port) in [(node, port), (link.peer, link.peer_port)] {
@@ -166,7 +168,8 @@ impl<N: Node> Network<N> {
         self.events.next_at()
     }
 
-    /// Handles the next event; gives the node it happened to, or `None` when nothing is left to happen.
+    /// Handles the next event; gives the node it happened to, or `None` when nothing is left to
+    /// happen.
     pub fn step(&mut self) -> Option<NodeId> {
         loop {
             let (at_ns, event) = self.events.pop()?;
@@ -193,8 +196,8 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Takes replaced wake-ups off the head of the queue: nothing happens at their time, and what comes behind them may be
-    /// far in the future.
+    /// Takes replaced wake-ups off the head of the queue: nothing happens at their time, and what
+    /// comes behind them may be far in the future.
     fn forget_replaced_wakes(&mut self) {
         while let Some((at_ns, &Event::Wake { node })) = self.events.peek() {
             if self.slots[node.0].wake_at == Some(at_ns) {

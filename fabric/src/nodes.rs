@@ -184,8 +184,8 @@ pub enum ClusterNode {
     Switch(SharedSwitch),
 }
 
-/// Runs `act` on a shared switch. A poisoned lock means that another thread panicked in the middle of a
-/// change; the switch's own state is updated entry by entry, so it is still usable.
+/// Runs `act` on a shared switch. A poisoned lock means that another thread panicked in the middle
+/// of a change; the switch's own state is updated entry by entry, so it is still usable.
 pub(crate) fn with_switch<R>(switch: &SharedSwitch, act: impl FnOnce(&mut Switch) -> R) -> R {
     act(&mut switch.lock().unwrap_or_else(PoisonError::into_inner))
 }

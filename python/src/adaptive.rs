@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimwire_planner::sensing::{Adaptive as Steering, COUNTS, Counts, Step};
+use trimwire_agent::planes::{Adaptive as Steering, COUNTS, Counts, Step};
 
 /// An algorithm, its limits and what it knows of the network.
 #[pyclass(frozen, module = "trimwire._native")]

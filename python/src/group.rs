@@ -350,11 +350,11 @@ impl Group {
                 ("sent_payload_bytes", stats.data_bytes_sent),
                 ("repair_packets", stats.repairs_sent),
                 ("arrived_packets", stats.arrived),
-                ("trimmed_packets", stats.cut),
+                ("trimmed_packets", stats.trimmed),
                 ("lost_packets", stats.lost),
                 ("received_packets", stats.data_received),
                 ("received_payload_bytes", stats.data_bytes_received),
-                ("received_trimmed_packets", stats.cut_received),
+                ("received_trimmed_packets", stats.trimmed_received),
                 ("delivered_packets", stats.packets_delivered),
                 ("missing_packets", stats.missing),
             ] {

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 HERE = Path(__file__).resolve()
 #: Where tests run outside of the source tree, the experiments are beside them and the data is named.
-sys.path.insert(0, str(HERE.parents[1] / "experiments"))
+sys.path[:0] = [str(HERE.parents[1] / "experiments"), str(HERE.parents[2] / "lab/experiments")]
 training = pytest.importorskip("training", reason="the experiments are not beside the tests")
 top_k = pytest.importorskip("top_k", reason="the experiments are not beside the tests")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: the commands that measure on a GPU are not tested")
-BENCH = Path(os.environ.get("TRIMWIRE_REPOSITORY", Path(__file__).parents[2])) / "python/bench"
+BENCH = Path(os.environ.get("TRIMWIRE_REPOSITORY", Path(__file__).parents[2])) / "lab/bench"
 
 
 def module(name: str) -> Any:

@@ -104,13 +104,13 @@ def test_tables_plots_and_files_hold_all_of_it(found: trimwire.torch.Profile, tm
     assert "never" in table or all(math.isfinite(one) for by_rate in found.runs.values() for rounds in by_rate.values() for one in rounds)
 
 
-def test_the_controller_takes_the_layers_file(found: trimwire.torch.Profile, tmp_path: Path) -> None:
-    controller = shutil.which("trimwire-controller")
-    if controller is None:
-        pytest.skip("SKIPPED: no trimwire-controller on PATH")
+def test_plan_thresholds_takes_the_layers_file(found: trimwire.torch.Profile, tmp_path: Path) -> None:
+    command = shutil.which("trimwire")
+    if command is None:
+        pytest.skip("SKIPPED: no trimwire on PATH")
     path = tmp_path / "layers.yaml"
     path.write_text(found.model_file())
-    done = subprocess.run([controller, "thresholds", "--model", str(path), "--json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([command, "plan", "thresholds", str(path), "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
 

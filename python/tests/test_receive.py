@@ -34,8 +34,6 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         trimwire.Group("127.0.0.1", receive="ear")
     with pytest.raises(ValueError, match="checksums: 'half'; valid are 'filled', 'zero'"):
         trimwire.Group("127.0.0.1", checksums="half")
-    with pytest.raises(ValueError, match="link: 'rope'; valid are 'sockets', 'xdp'"):
-        trimwire.Group("127.0.0.1", link="rope")
     with pytest.raises(ValueError, match="metrics: 'nowhere'; valid is HOST:PORT"):
         _metrics.serve("nowhere")
 

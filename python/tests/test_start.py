@@ -87,8 +87,6 @@ def test_a_rank_on_loopback_that_the_others_cannot_reach_is_named_at_all_ranks(m
         (["0-15", "0-15"], {"channels": 2}, 2),
         (["0-15", "0-15"], {"threads": 0}, 1),
         (["0-15", "0-15"], {"codec": "triton"}, 1),
-        # Loopback has none: both fall back to sockets.
-        (["0-15", "0-15"], {"link": "xdp"}, 1),
     ],
 )
 def test_ranks_have_as_many_channels_as_the_processors_of_all_allow(monkeypatch: pytest.MonkeyPatch, cores: list[str], options: dict[str, Any], channels: int) -> None:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which stages of an operation have something to do: among a thousand ranks it has thousands of stages, and one row at a time is ready.
+//! Which stages of an operation have work: among a thousand ranks there are thousands of stages,
+//! and one row at a time is ready.
 
 use std::collections::VecDeque;
 
@@ -34,7 +35,8 @@ impl Agenda {
     }
 }
 
-/// The first stage that gives something, with what it gives; it leaves the queue, and those before it go behind the others.
+/// The first stage that gives something, with what it gives; it leaves the queue, and those before
+/// it go behind the others.
 pub(super) fn first<T>(
     queue: &mut VecDeque<usize>,
     mut poll: impl FnMut(usize) -> Option<T>,

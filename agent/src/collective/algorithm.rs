@@ -6,19 +6,23 @@ use super::{Options, Replicas};
 use std::ops::Range;
 use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 
-/// The ways that contributions of a shard come to its owner and its sum to all others. The same on all ranks.
+/// The ways that contributions of a shard come to its owner and its sum to all others. The same on
+/// all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Algorithm {
     /// By size, ranks and hosts: [`Algorithm::choose`].
     #[default]
     Automatic,
-    /// Every rank sends to the owner, and the owner to every rank: each value is encoded twice, whatever the number of ranks. Up to world − 1 ranks send to one at the same time,
-    /// which is what switches that cut are for.
+    /// Every rank sends to the owner, and the owner to every rank: each value is encoded twice,
+    /// whatever the number of ranks. Up to world − 1 ranks send to one at the same time, which is
+    /// what switches that trim are for.
     Direct,
-    /// From neighbour to neighbour, once around to be summed and once more to spread: nobody sends to more than one, or receives from more. A sum is encoded anew at each of
-    /// world − 1 hops, and each may cut.
+    /// From neighbour to neighbour, once around to be summed and once more to spread: nobody sends
+    /// to more than one, or receives from more. A sum is encoded anew at each of world − 1 hops,
+    /// and each may trim.
     Ring,
-    /// Inside each host first, then between hosts, each link of which carries every value once. Needs [`super::CommunicatorConfig::hosts`].
+    /// Inside each host first, then between hosts, each link of which carries every value once.
+    /// Needs [`super::CommunicatorConfig::hosts`].
     TwoLevel,
 }
 
@@ -33,17 +37,22 @@ impl std::fmt::Display for Algorithm {
     }
 }
 
-/// Bytes of an exact shard from which on many senders at once fill a port's buffer; below, the ring's hops take longer than what they save.
+/// Bytes of an exact shard from which on many senders at once fill a port's buffer; below, the
+/// ring's hops take longer than what they save.
 const RING_SHARD_BYTES: usize = 256 * 1_024;
 /// So many senders at once do not fill it.
 const DIRECT_RANKS: usize = 8;
 
 impl Algorithm {
-    /// What [`Self::Automatic`] is for a tensor of `length` coordinates among ranks that are on `hosts`:
+    /// What [`Self::Automatic`] is for a tensor of `length` coordinates among ranks that are on
+    /// `hosts`:
     ///
-    /// - two levels where every host has two ranks or more, and there are several: the network carries a host's part once instead of once a rank;
-    /// - a ring for exact operations of more than eight ranks and from 256 KiB a shard on: what is exact cannot be cut, so many senders at once make a port drop;
-    /// - direct otherwise, and wherever replicas are to be consistent: what is cut is then agreed on by owners with each receiver.
+    /// - two levels where every host has two ranks or more, and there are several: the network
+    ///   carries a host's part once instead of once a rank;
+    /// - a ring for exact operations of more than eight ranks and from 256 KiB a shard on: what is
+    ///   exact cannot be trimmed, so many senders at once make a port drop;
+    /// - direct otherwise, and wherever replicas are to be consistent: what is trimmed is then
+    ///   agreed on by owners with each receiver.
     pub fn choose(self, length: usize, hosts: &Hosts, options: &Options) -> Self {
         if self != Self::Automatic {
             return self;
@@ -71,7 +80,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// From a number for each rank, the same for ranks of one host. Ranks beyond the list, and all of an empty one, are alone.
+    /// From a number for each rank, the same for ranks of one host. Ranks beyond the list, and all
+    /// of an empty one, are alone.
     pub(super) fn new(world: u16, numbers: &[u32]) -> Self {
         let mut names: Vec<Option<u32>> = Vec::new();
         let mut members: Vec<Vec<u16>> = Vec::new();
@@ -101,7 +111,8 @@ impl Hosts {
     }
 }
 
-/// What a rank has to do with a shard of some owner: a tree's node, seen from itself. Contributions go up, sums come down.
+/// What a rank has to do with a shard of some owner: a tree's node, seen from itself. Contributions
+/// go up, sums come down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     /// Whose contributions come here; ascending.
@@ -168,7 +179,8 @@ impl<'a> Trees<'a> {
         }
     }
 
-    /// Hops between a rank and the leaves whose contributions come to it, and between the owner and it: how far it is up, and how far down.
+    /// Hops between a rank and the leaves whose contributions come to it, and between the owner and
+    /// it: how far it is up, and how far down.
     pub(super) fn height_and_depth(self, world: u16, rank: u16, owner: u16) -> (u16, u16) {
         match self {
             Self::Star => (u16::from(rank == owner), u16::from(rank != owner)),
@@ -193,7 +205,8 @@ impl<'a> Trees<'a> {
 
     /// What `rank` has to do with the shard of `owner`, where all ranks contribute.
     pub(super) fn node(self, world: u16, rank: u16, owner: u16) -> Node {
-        // In an order that starts behind this rank: if all began with rank 0 its link would be the bottleneck.
+        // In an order that starts behind this rank: if all began with rank 0 its link would be the
+        // bottleneck.
         let others = || {
             let (rank, world) = (u32::from(rank), u32::from(world));
             (1..world).map(move |k| ((rank + k) % world) as u16)
@@ -253,7 +266,8 @@ impl Hosts {
         self.place(rank).0 == self.place(other).0
     }
 
-    /// The rank of `rank`'s host that deals with the other hosts for a shard of `owner`: the owner itself, or who has its place.
+    /// The rank of `rank`'s host that deals with the other hosts for a shard of `owner`: the owner
+    /// itself, or who has its place.
     fn leader(&self, rank: u16, owner: u16) -> u16 {
         if self.are_together(rank, owner) {
             return owner;
@@ -269,7 +283,8 @@ pub(super) fn most_shards(length: usize) -> usize {
     length.div_ceil(DEFAULT_COORDINATES_PER_PACKET)
 }
 
-/// The shards of an all-reduce of `length` coordinates that goes directly: rank k owns the k-th, and ranks beyond the last own none.
+/// The shards of an all-reduce of `length` coordinates that goes directly: rank k owns the k-th,
+/// and ranks beyond the last own none.
 pub fn direct_shards(length: usize, world: u16) -> Vec<Range<usize>> {
     let owners = Trees::Star.owners(world, most_shards(length)).len() as u16;
     (0..owners).map(|owner| shard_range(length, owners, owner)).collect()
@@ -306,7 +321,8 @@ mod tests {
         assert_eq!(Algorithm::Ring.choose(1, &four, &free), Algorithm::Ring);
     }
 
-    /// Every rank's contribution reaches the owner once, and the owner's sum every rank once, over neighbours who agree on who they are.
+    /// Every rank's contribution reaches the owner once, and the owner's sum every rank once, over
+    /// neighbours who agree on who they are.
     #[test]
     fn trees_reach_everyone_once_and_both_ends_of_every_link_know_it() {
         let hosts = [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of rows, used again: asking the system for it and giving it back costs more than filling it.
+//! Memory of rows, used again: asking the system for it and giving it back costs more than filling
+//! it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Consistent replicas, at the owner of a sum: what its receivers have, and which tails are worth fetching before all decode by the least that any of them has.
+//! Consistent replicas at the owner of a sum: what its receivers have, and which tails are worth
+//! fetching before all decode at the lowest precision among them.
 
-use crate::wire::cut_map::{CutMap, FULL};
+use crate::wire::trim_map::{FULL, TrimMap};
 use std::collections::BTreeMap;
 use trimwire_encoder::{Codec, quantiser};
 
@@ -10,10 +11,11 @@ use trimwire_encoder::{Codec, quantiser};
 pub(super) enum Step {
     /// Others have not reported.
     Wait,
-    /// All have: which packets' tails go to each of those who are not content. Those who get some report again.
+    /// All have: which packets' tails go to each of those who are not content. Those who get some
+    /// report again.
     Fetch(BTreeMap<u16, Vec<u32>>),
     /// All are content: the precision at which they decode.
-    Agreed(CutMap),
+    Agreed(TrimMap),
 }
 
 /// What the receivers of a message have.
@@ -22,14 +24,15 @@ pub(super) struct CommonPrecision {
     codec: Codec,
     planes: u8,
     /// What each has said, and whether it is content.
-    reports: BTreeMap<u16, (CutMap, bool)>,
+    reports: BTreeMap<u16, (TrimMap, bool)>,
     receivers: usize,
-    /// How large the error may be: of what each would decode alone, when all had reported for the first time.
+    /// How large the error may be: of what each would decode alone, when all had reported for the
+    /// first time.
     aim: Option<f64>,
     rounds: u32,
 }
 
-/// So often tails are fetched: what is fetched may be cut again.
+/// So often tails are fetched: what is fetched may be trimmed again.
 const ROUNDS: u32 = 3;
 
 impl CommonPrecision {
@@ -41,7 +44,7 @@ impl CommonPrecision {
     pub(super) fn report(
         &mut self,
         from: u16,
-        map: CutMap,
+        map: TrimMap,
         content: bool,
         energy: impl Fn(u32) -> f64,
     ) -> Step {
@@ -51,7 +54,7 @@ impl CommonPrecision {
         }
         if self.reports.values().all(|(_, content)| *content) {
             let maps = std::mem::take(&mut self.reports).into_values().map(|(map, _)| map);
-            let least = |mut least: CutMap, map: CutMap| {
+            let least = |mut least: TrimMap, map: TrimMap| {
                 least.merge_minimum(&map);
                 least
             };
@@ -77,7 +80,8 @@ impl CommonPrecision {
         at(self.planes).saturating_sub(at(planes))
     }
 
-    /// The tails that take most off the error a byte, until what all decode errs by no more than what each would decode alone does on average (free replicas).
+    /// The tails that remove most error per byte, until the common decode errs no more than each
+    /// receiver's own would on average (free replicas).
     fn tails(&mut self, energy: impl Fn(u32) -> f64) -> BTreeMap<u16, Vec<u32>> {
         let mut tails: BTreeMap<u16, Vec<u32>> = self
             .reports
@@ -123,12 +127,12 @@ impl CommonPrecision {
 mod tests {
     use super::*;
 
-    fn map(planes: &[u8]) -> CutMap {
-        CutMap::from_planes(planes.to_vec())
+    fn map(planes: &[u8]) -> TrimMap {
+        TrimMap::from_planes(planes.to_vec())
     }
 
     #[test]
-    fn where_nothing_is_cut_there_is_nothing_to_fetch() {
+    fn where_nothing_is_trimmed_there_is_nothing_to_fetch() {
         let mut common = CommonPrecision::new(Codec::Rht, 10, 2);
         assert_eq!(common.report(1, map(&[FULL; 3]), true, |_| 1.0), Step::Wait);
         assert_eq!(common.report(2, map(&[FULL; 3]), true, |_| 1.0), Step::Agreed(map(&[FULL; 3])));
@@ -137,7 +141,8 @@ mod tests {
     #[test]
     fn tails_are_fetched_until_all_together_err_no_more_than_each_alone_does_and_all_decode_by_the_least() {
         let mut common = CommonPrecision::new(Codec::Rht, 10, 4);
-        // Rank 1 has one packet cut of much energy, rank 2 one of little, rank 3 lacks one; each errs by a quarter of what all would together.
+        // Rank 1 has one packet trimmed of much energy, rank 2 one of little, rank 3 lacks one;
+        // each errs by a quarter of what all would together.
         let energy = |packet: u32| [100.0, 1.0, 10.0, 1.0][packet as usize];
         let reports = [
             (1, map(&[1, FULL, FULL, FULL]), false),
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_and_cut_again_is_fetched_again_a_few_times() {
+    fn what_is_fetched_and_trimmed_again_is_fetched_again_a_few_times() {
         let mut common = CommonPrecision::new(Codec::Rht, 10, 2);
         common.report(1, map(&[FULL]), true, |_| 1.0);
         for _ in 0..ROUNDS {

@@ -7,8 +7,9 @@ use trimwire_encoder::{Codec, HEADER_LEN, Layout, RowMemory};
 
 /// Whose memory the packets of an operation are received into that is done elsewhere.
 pub trait Device: Send + Sync + std::fmt::Debug {
-    /// Memory for the packets of a row of `shard` that come from rank `from` (this rank's own, where what it has sent is decoded later): `length` bytes, as they lie `offset` bytes into all the
-    /// message's packets without tags. It comes back by being dropped.
+    /// Memory for the packets of a row of `shard` that come from rank `from` (this rank's own,
+    /// where what it has sent is decoded later): `length` bytes, as they lie `offset` bytes into
+    /// all the message's packets without tags. It comes back by being dropped.
     fn place(&self, shard: u16, from: u16, offset: usize, length: usize) -> Box<dyn RowMemory>;
 
     /// To find one's own device again.

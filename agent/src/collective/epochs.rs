@@ -13,10 +13,15 @@ impl Communicator {
         &self.epoch
     }
 
-    /// Goes on without ranks that have died, as `ncclCommShrink` does: every rank that is to go on calls this, when an operation has failed or where it likes. Operations under way become void, here and everywhere.
+    /// Goes on without ranks that have died, as `ncclCommShrink` does: every rank that is to go on
+    /// calls this, when an operation has failed or where it likes. Operations under way become
+    /// void, here and everywhere.
     ///
-    /// Left out are those that failed operations have found dead, started anew or out of reach, those of `exclude`, and whoever answers nothing. Ranks are named as they are from the job's beginning, and as errors
-    /// name them. [`Self::poll_epoch`] tells how it ends; then this communicator's ranks are numbered anew from 0, in the same order, and its next operation is [`Epoch::first`].
+    /// Left out are those that failed operations have found dead, started anew or out of reach,
+    /// those of `exclude`, and whoever answers nothing. Ranks are named as they are from the job's
+    /// beginning, and as errors name them. [`Self::poll_epoch`] tells how it ends; then this
+    /// communicator's ranks are numbered anew from 0, in the same order, and its next operation is
+    /// [`Epoch::first`].
     ///
     /// # Errors
     /// [`EpochError`] when it cannot even be asked for.
@@ -29,7 +34,8 @@ impl Communicator {
         self.begin_epoch(now_ns, exclude, false, endpoint)
     }
 
-    /// As [`Self::shrink`], and lets in who has started anew and asks for it ([`Self::join`], [`Endpoint::knocking`]): every rank calls this between the same two operations.
+    /// As [`Self::shrink`], and lets in who has started anew and asks for it ([`Self::join`],
+    /// [`Endpoint::knocking`]): every rank calls this between the same two operations.
     ///
     /// # Errors
     /// As there.
@@ -37,13 +43,15 @@ impl Communicator {
         self.begin_epoch(now_ns, exclude, true, endpoint)
     }
 
-    /// Asks the ranks of a job that goes on to let this one in, which has started anew: a communicator and an endpoint that have just been made, under the rank's number from the job's beginning.
-    /// Ends in [`Self::poll_epoch`] when they call [`Self::grow`].
+    /// Asks the ranks of a job that goes on to let this one in, which has started anew: a
+    /// communicator and an endpoint that have just been made, under the rank's number from the
+    /// job's beginning. Ends in [`Self::poll_epoch`] when they call [`Self::grow`].
     pub fn join(&mut self, now_ns: u64, endpoint: &mut Endpoint) {
         endpoint.join(now_ns);
     }
 
-    /// An epoch has begun, or will not begin for this rank: then no operation does either, until it is asked for again.
+    /// An epoch has begun, or will not begin for this rank: then no operation does either, until it
+    /// is asked for again.
     pub fn poll_epoch(&mut self) -> Option<Result<Epoch, EpochError>> {
         self.epochs.pop_front()
     }
@@ -78,7 +86,8 @@ impl Communicator {
         }
     }
 
-    /// Goes on in an epoch that another channel's endpoint has agreed on, at once. Operations of the one before are void.
+    /// Goes on in an epoch that another channel's endpoint has agreed on, at once. Operations of
+    /// the one before are void.
     pub fn adopt(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)], endpoint: &mut Endpoint) {
         self.void(now_ns, None, endpoint);
         endpoint.adopt_epoch(now_ns, epoch, arrivals);

@@ -26,7 +26,8 @@ pub enum StartError {
         /// Ranks of the endpoint.
         endpoint_world: u16,
     },
-    /// Operations are numbered in ascending order (modulo 2^[`super::NUMBER_BITS`]), and each number is used once, whether its operation ended well or not.
+    /// Operations are numbered in ascending order (modulo 2^[`super::NUMBER_BITS`]), and each
+    /// number is used once, whether its operation ended well or not.
     #[error(
         "operation {number} does not come after operation {last}; numbers ascend, and those of operations that failed are not used again"
     )]

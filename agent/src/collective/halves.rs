@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Elements of 16 bits in exact messages: two make a coordinate of codec raw, so that they travel as they are.
+//! Elements of 16 bits in exact messages: two make a coordinate of codec raw, so that they travel
+//! as they are.
 
 use super::memory::Number;
 

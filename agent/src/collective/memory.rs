@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory that a collective works on, in place, row by row and on several threads: each piece of work leases its row.
+//! The memory that a collective works on, in place, row by row and on several threads: each piece
+//! of work leases its row.
 //!
-//! Rows of one tensor are read, summed and overwritten by different threads at once, which the borrow checker cannot follow; a [`Lease`] can: memory counts what is
-//! leased and refuses a lease that another one forbids, so a mistake in the plan of an operation is a row that waits, never a race. The only unsafe code of the collectives is here.
+//! Rows of one tensor are read, summed and overwritten by different threads at once, which the
+//! borrow checker cannot follow; a [`Lease`] can: memory counts what is leased and refuses a lease
+//! that another one forbids, so a mistake in the plan of an operation is a row that waits, never a
+//! race. The only unsafe code of the collectives is here.
 
 use super::device::Device;
 use half::slice::HalfFloatSliceExt;
@@ -172,8 +175,9 @@ impl Memory {
     /// Memory of somebody else: a tensor of a training framework.
     ///
     /// # Safety
-    /// `address` points to `length` initialised elements of that type, aligned for it, which stay where they are while `keeper` exists, and which nobody else writes, or reads while they may be
-    /// written, before the operation that gets this memory has ended.
+    /// `address` points to `length` initialised elements of that type, aligned for it, which stay
+    /// where they are while `keeper` exists, and which nobody else writes, or reads while they may
+    /// be written, before the operation that gets this memory has ended.
     pub unsafe fn from_raw(
         address: NonNull<u8>,
         length: usize,
@@ -197,7 +201,8 @@ impl Memory {
         Self(Arc::new(Shared { address, length, element, held, owner }))
     }
 
-    /// The same memory, for another channel of an operation. Whoever has the first gets its vector back once the others are gone.
+    /// The same memory, for another channel of an operation. Whoever has the first gets its vector
+    /// back once the others are gone.
     pub(crate) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -251,7 +256,8 @@ impl Memory {
         values
     }
 
-    /// A part of it, to read or to write. `None` where it is out of bounds, or another lease forbids it.
+    /// A part of it, to read or to write. `None` where it is out of bounds, or another lease
+    /// forbids it.
     pub(super) fn lease(&self, range: Range<usize>, write: bool) -> Option<Lease> {
         if range.start > range.end || range.end > self.0.length {
             return None;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Message ids of collectives.
 
-/// Bits of an operation's number that fit a message id. Numbers are serial numbers (RFC 1982): they ascend, and are compared modulo 2^21, of which ranks are never half apart.
+/// Bits of an operation's number that fit a message id. Numbers are serial numbers (RFC 1982): they
+/// ascend, and are compared modulo 2^21, of which ranks are never half apart.
 pub const NUMBER_BITS: u32 = 21;
 
 const SHARD_BITS: u32 = 10;
@@ -24,7 +25,8 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// What a message of a collective is about: `number:21 | phase:1 | shard:10`. One to one with a u32.
+/// What a message of a collective is about: `number:21 | phase:1 | shard:10`. One to one with a
+/// u32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageId {
     /// Low [`NUMBER_BITS`] bits of the operation's number.

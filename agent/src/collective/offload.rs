@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows that are coded elsewhere: by a GPU, whose memory is not read here.
 //!
-//! A tensor that is [`Memory::elsewhere`] is summed by the same stages as any other, and its [`Task`]s say what is to be done to a row instead of doing it ([`Task::offload`]):
+//! A tensor that is [`Memory::elsewhere`] is summed by the same stages as any other, and its
+//! [`Task`]s say what is to be done to a row instead of doing it ([`Task::offload`]):
 //!
 //! ```text
 //!  packets of other ranks ─► bytes in the device's memory ─┐                                   ┌─► bytes of the sum's packets ─► sent from where they are
@@ -40,7 +41,8 @@ pub struct Encode {
     pub planes: u8,
     /// The row is important if its energy per coordinate is at least this.
     pub important_from: f64,
-    /// Whether the row becomes what its packets say: what they say of it is to be written where the sum would be. Otherwise a later piece of work says so, or nothing is written.
+    /// Whether the row becomes what its packets say: written where the sum would be. Otherwise
+    /// later work says so, or nothing is written.
     pub keeps: bool,
 }
 
@@ -84,7 +86,8 @@ impl Offloaded {
         if let Work::Fold(fold) = &self.work { Some(fold) } else { None }
     }
 
-    /// This rank's part of the row, elements of the input, or of the tensor that is summed in place; `None`: it has none, or what is received is to be written as it is.
+    /// This rank's part of the row, elements of the input, or of the tensor that is summed in
+    /// place; `None`: it has none, or what is received is to be written as it is.
     pub fn own(&self) -> Option<Range<usize>> {
         let fold = self.fold()?;
         let lease = match &fold.own {
@@ -104,7 +107,8 @@ impl Offloaded {
         }
     }
 
-    /// What other ranks sent of the row, by rank, ascending: to be added in this order, this rank's part in its place among them, or to be written. All of them keep their packets
+    /// What other ranks sent of the row, by rank, ascending: to be added in this order, this rank's
+    /// part in its place among them, or to be written. All of them keep their packets
     /// ([`RowReceiver::kept`]).
     pub fn contributions(&self) -> impl Iterator<Item = (u16, &RowReceiver)> {
         let (folded, stored) = match &self.work {
@@ -140,8 +144,10 @@ impl Offloaded {
         matches!(&self.work, Work::Store(store) if store.positive_zeros)
     }
 
-    /// It is done. Of a row that is sent: `bare`, its packets without tags as [`trimwire_encoder::Encoder::encode_row`] writes them, and `figure`, its energy per coordinate (NaN where it is marked).
-    /// They are sent from where they are, with their headers masked, unless tags have to go between them.
+    /// It is done. Of a row that is sent: `bare`, its packets without tags as
+    /// [`trimwire_encoder::Encoder::encode_row`] writes them, and `figure`, its energy per
+    /// coordinate (NaN where it is marked). They are sent from where they are, with their headers
+    /// masked, unless tags have to go between them.
     pub fn finish(self, sent: Option<(Box<dyn RowMemory>, f64)>) -> Done {
         let Self { key, work, device } = self;
         let kind = match work {

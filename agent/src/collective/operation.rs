@@ -89,7 +89,8 @@ impl Operation {
             let blueprint = &stage.blueprint;
             let agree = consistent && blueprint.phase_in == Phase::AllGather;
             let reliability = match scheme.reliability(endpoint) {
-                // A union bound: at most `loss` of the packets are missing at any of the receivers, and after all of the hops.
+                // A union bound: at most `loss` of the packets are missing at any of the receivers,
+                // and after all of the hops.
                 Reliability::Bounded { loss } => {
                     let times = if agree { scheme.world - 1 } else { blueprint.depth };
                     Reliability::Bounded { loss: loss / f32::from(times.max(1)) }
@@ -169,7 +170,7 @@ impl Operation {
                 if self.expected.contains_key(&(from, message)) {
                     self.stats.packets += u64::from(stats.packets);
                     self.stats.full += u64::from(stats.full);
-                    self.stats.cut += u64::from(stats.cut);
+                    self.stats.trimmed += u64::from(stats.trimmed);
                     self.stats.missing += u64::from(stats.missing);
                     self.stats.bytes_received += stats.bytes_received;
                 }
@@ -208,7 +209,8 @@ impl Operation {
         Ok(())
     }
 
-    /// All receivers have reported: sends them tails, or tells them the precision to decode at, and decodes likewise.
+    /// All receivers have reported: sends them tails, or tells them the precision to decode at, and
+    /// decodes likewise.
     fn agree(
         &mut self,
         now_ns: u64,
@@ -305,7 +307,8 @@ impl Operation {
         Ok(())
     }
 
-    /// Whether this rank has its result, or has given up, and nobody works on its memory any more. Transfers to slower ranks go on.
+    /// Whether this rank has its result, or has given up, and nobody works on its memory any more.
+    /// Transfers to slower ranks go on.
     pub(super) fn is_over(&self) -> bool {
         self.in_work == 0 && (self.failure.is_some() || self.unfinished == 0)
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which part of an operation a channel does.
 //!
-//! An operation of several channels is as many operations, each of the same number at an endpoint of its own. A channel's part of a shard is a run of whole rows: packets, rows and layouts are those that a
-//! shard of that length has, and what holds for an operation (its share of losses, one precision for all replicas, the order of additions) holds for each part, and so for all of it. Rows that lie
-//! next to each other are read and written by one thread, and no message's layout has holes, which rows `i mod k` would leave in it.
+//! An operation of several channels is as many operations of one number, each at its own endpoint.
+//! A channel's part of a shard is a run of whole rows, so that packets, rows and layouts are those
+//! of a shard of that length. What holds for an operation (its loss bound, common precision, order
+//! of additions) holds for each part. Neighbouring rows belong to one thread, and layouts have no
+//! holes, which rows `i mod k` would leave.
 
 use super::StartError;
 use super::plan::Blueprint;
@@ -49,8 +51,10 @@ impl Part {
         Self { channel, ..self }
     }
 
-    /// The elements of a shard of `length` that are this channel's; `row` elements make a row. Shards of less than a row are all the first channel's, so that small operations are one channel's work; of
-    /// others the first rows are the first channel's in the first shard, the second's in the second, and so on, so that many shards of few rows keep all channels busy.
+    /// The elements of a shard of `length` that are this channel's; `row` elements make a row.
+    /// Shards shorter than a row belong to the first channel, so that small operations use one
+    /// channel. In longer ones the first rows belong to channel 0 in shard 0, to channel 1 in shard
+    /// 1, and so on: many shards of few rows keep all channels busy.
     fn range(self, shard: u16, length: usize, row: usize) -> Range<usize> {
         let (channels, rows) = (usize::from(self.channels), length.div_ceil(row.max(1)));
         let turn = if length < row { 0 } else { usize::from(shard) };
@@ -59,7 +63,8 @@ impl Part {
         at(nth)..at(nth + 1)
     }
 
-    /// What is left of a plan. Shards are numbered so that each channel's have numbers of their own.
+    /// What is left of a plan. Shards are numbered so that each channel's have numbers of their
+    /// own.
     pub(super) fn narrow(self, plan: Vec<Blueprint>, row: usize) -> Vec<Blueprint> {
         if self.channels == 1 {
             return plan;
@@ -93,7 +98,8 @@ impl Part {
     }
 }
 
-/// The elements of a shard of `length` that are each channel's, `row` elements a row: those of whom a message is numbered `shard * channels + channel`.
+/// The elements of a shard of `length` that are each channel's, `row` elements a row: those of whom
+/// a message is numbered `shard * channels + channel`.
 pub fn channel_parts(shard: u16, length: usize, channels: u16, row: usize) -> Vec<Range<usize>> {
     (0..channels).map(|channel| Part { channel, channels }.range(shard, length, row)).collect()
 }

@@ -9,7 +9,7 @@
 //!  parameter server as all-reduce, where shards belong to some ranks, who may have no part of their own
 //! ```
 //!
-//! Trees are those of [`Trees`]: a star, a ring that is cut open at the owner, or two levels.
+//! Trees are those of [`Trees`]: a star, a ring that is opened at the owner, or two levels.
 
 use super::algorithm::Trees;
 use super::{Phase, shard_range};
@@ -29,7 +29,8 @@ pub(super) struct Place {
     pub(super) start: usize,
 }
 
-/// What happens to a shard at this rank, row by row: contributions come from some ranks (`from`) and from memory (`own`); their sum goes to other ranks (`to`) and to memory (`write`).
+/// What happens to a shard at this rank, row by row: contributions come from some ranks (`from`)
+/// and from memory (`own`); their sum goes to other ranks (`to`) and to memory (`write`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Blueprint {
     pub(super) shard: u16,
@@ -47,9 +48,11 @@ pub(super) struct Blueprint {
     pub(super) sums: bool,
     /// Index of what has to have read a row from memory before this may write it.
     pub(super) after: Option<usize>,
-    /// Whose message it was first, and in which phase, where what comes, or goes on, is not its sender's own.
+    /// Whose message it was first, and in which phase, where what comes, or goes on, is not its
+    /// sender's own.
     pub(super) origin: Option<(u16, Phase)>,
-    /// Which hop what comes has come by, of how many from the first contribution to the last result.
+    /// Which hop what comes has come by, of how many from the first contribution to the last
+    /// result.
     pub(super) hop: (u16, u16),
     /// Hops of a way up or down: each may lose its part of what may be lost.
     pub(super) depth: u16,
@@ -95,7 +98,8 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    /// The other ranks, in an order that starts behind this one: if all began with rank 0 its link would be the bottleneck.
+    /// The other ranks, in an order that starts behind this one: if all began with rank 0 its link
+    /// would be the bottleneck.
     fn others(self) -> impl Iterator<Item = u16> {
         let (rank, world) = (u32::from(self.rank), u32::from(self.world));
         (1..world).map(move |k| ((rank + k) % world) as u16)
@@ -106,7 +110,8 @@ fn at(tensor: Tensor, start: usize) -> Place {
     Place { tensor, start }
 }
 
-/// What a rank does for a shard that belongs to `owner`: its part and its contributors' go up (`own`), the sum comes down (`write`).
+/// What a rank does for a shard that belongs to `owner`: its part and its contributors' go up
+/// (`own`), the sum comes down (`write`).
 fn shard(
     ranks: Ranks,
     trees: Trees<'_>,
@@ -144,7 +149,8 @@ fn shard(
     }
 }
 
-/// A sum of `length` coordinates of all ranks, for all of them, whose shards belong to `owners`. In place.
+/// A sum of `length` coordinates of all ranks, for all of them, whose shards belong to `owners`. In
+/// place.
 pub(super) fn all_reduce(ranks: Ranks, length: usize, trees: Trees<'_>, owners: &[u16]) -> Vec<Blueprint> {
     let mut plan = Vec::new();
     for (k, owner) in behind(ranks.rank, owners) {
@@ -163,7 +169,8 @@ fn behind(rank: u16, owners: &[u16]) -> impl Iterator<Item = (usize, u16)> {
     (turn..owners.len()).chain(0..turn).map(|k| (k, owners[k]))
 }
 
-/// A sum of `length` coordinates whose shards belong to `servers`, of what `workers` have, for all of them. In place.
+/// A sum of `length` coordinates whose shards belong to `servers`, of what `workers` have, for all
+/// of them. In place.
 pub(super) fn push_pull(ranks: Ranks, length: usize, servers: &[u16], workers: &[u16]) -> Vec<Blueprint> {
     let works = workers.contains(&ranks.rank);
     let mut plan = Vec::new();
@@ -232,7 +239,8 @@ pub(super) fn reduce(ranks: Ranks, length: usize, root: u16, trees: Trees<'_>) -
     plan
 }
 
-/// From each rank to each its part; `to` and `from` are coordinates by rank. A message's shard is its receiver's rank, so that no two that a rank sends have one id.
+/// From each rank to each its part; `to` and `from` are coordinates by rank. A message's shard is
+/// its receiver's rank, so that no two that a rank sends have one id.
 pub(super) fn all_to_all(ranks: Ranks, to: &[usize], from: &[usize]) -> Vec<Blueprint> {
     let range = |lengths: &[usize], rank: u16| {
         let rank = usize::from(rank);
@@ -278,10 +286,12 @@ pub(super) fn all_gather(ranks: Ranks, length: usize, trees: Trees<'_>) -> Vec<B
     plan
 }
 
-/// Coordinates of a shard below which the root sends everything to everyone: packets that are nearly empty.
+/// Coordinates of a shard below which the root sends everything to everyone: packets that are
+/// nearly empty.
 const SCATTERED: usize = 1_024;
 
-/// The root's values, for all. Unless it is to be `direct`, the root sends each shard of a large one once, and its receivers send it on as it came.
+/// The root's values, for all. Unless it is to be `direct`, the root sends each shard of a large
+/// one once, and its receivers send it on as it came.
 pub(super) fn broadcast(ranks: Ranks, length: usize, root: u16, direct: bool) -> Vec<Blueprint> {
     let receivers: Vec<u16> = (0..ranks.world).filter(|&rank| rank != root).collect();
     if length == 0 || receivers.is_empty() {
@@ -324,7 +334,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// (from, to, phase, shard, length) of all messages, as their senders see them and as their receivers do.
+    /// (from, to, phase, shard, length) of all messages, as their senders see them and as their
+    /// receivers do.
     type Messages = BTreeMap<(u16, u16, u8, u16, usize), u32>;
 
     fn messages(
@@ -440,7 +451,8 @@ mod tests {
         }
     }
 
-    /// Bytes of rank r in each direction, in shards: 2 (world − 1) / world of the tensor, whatever the algorithm, is the least that an all-reduce can do with.
+    /// Bytes of rank r in each direction, in shards: 2 (world − 1) / world of the tensor, whatever
+    /// the algorithm, is the least that an all-reduce can do with.
     #[test]
     fn every_rank_sends_as_little_as_an_all_reduce_can() {
         let world = 8;

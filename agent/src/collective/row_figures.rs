@@ -5,8 +5,9 @@ use super::{MessageId, Phase};
 use std::collections::BTreeMap;
 use trimwire_encoder::{Importance, RowFigures};
 
-/// The figures of the messages that this rank sends of a tensor, again and again: its part of each shard in the reduce-scatter, its own shard's sum in
-/// the all-gather. Each is compared with itself one time ago (docs/reference/wire-format.md §7).
+/// The figures of the messages that this rank sends of a tensor, again and again: its part of each
+/// shard in the reduce-scatter, its own shard's sum in the all-gather. Each is compared with itself
+/// one time ago (docs/reference/wire-format.md §7).
 #[derive(Debug, Default)]
 pub(super) struct FigureMemory(BTreeMap<(u32, Phase, u16), (usize, RowFigures)>);
 
@@ -17,7 +18,8 @@ impl FigureMemory {
         figures.map_or(Importance::Always, |(_, figures)| figures.importance())
     }
 
-    /// Takes those of all rows of a message that is sent. FigureMemory of another length are another gradient's, and forgotten.
+    /// Takes those of all rows of a message that is sent. FigureMemory of another length are
+    /// another gradient's, and forgotten.
     pub(super) fn learn(&mut self, tag: u32, id: MessageId, coordinates: usize, figures: &[f64]) {
         let entry = self.0.entry((tag, id.phase, id.shard)).or_default();
         if entry.0 != coordinates {

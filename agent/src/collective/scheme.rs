@@ -44,7 +44,8 @@ impl Scheme {
     ) -> Self {
         let (stream, sealer) = (endpoint.stream(), endpoint.sealer());
         let codec = codec(&options);
-        // With all planes, however few are sent: the planes that a fabric's file cuts to are those of such packets, and of a packet that is cut inside its first plane nothing counts.
+        // With all planes, however few are sent: the planes that a fabric's file trims to are those
+        // of such packets, and of a packet that is trimmed inside its first plane nothing counts.
         let fits = || codec.coordinates_per_packet(config.mtu, codec.planes(), sealer.is_some());
         let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
         let coordinates_per_packet = chosen.unwrap_or_else(fits);
@@ -85,7 +86,8 @@ impl Scheme {
         (self.options.average && self.workers > 1).then(|| 1.0 / self.workers as f32)
     }
 
-    /// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes under its own.
+    /// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes
+    /// under its own.
     pub(super) fn job(&self) -> Job {
         Job::new(self.job_seed)
     }
@@ -115,7 +117,8 @@ impl Scheme {
         Some(Envelope { stream, message: MessageId::new(self.number, phase, shard).to_u32() })
     }
 
-    /// When what comes by a hop is taken as it is: hops of an operation with a deadline have equal shares of its time.
+    /// When what comes by a hop is taken as it is: hops of an operation with a deadline have equal
+    /// shares of its time.
     pub(super) fn until_ns(&self, now_ns: u64, (hop, hops): (u16, u16)) -> Option<u64> {
         let deadline_ns = u128::from(self.options.deadline_ns?);
         let share_ns = deadline_ns * u128::from(hop.min(hops)) / u128::from(hops.max(1));

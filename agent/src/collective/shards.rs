@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-/// The coordinates of a gradient of `length` that belong to rank `shard` of `world`: as even as possible, the first
-/// `length mod world` shards have one more. Empty when there are fewer coordinates than ranks, or no such rank.
+/// The coordinates of a gradient of `length` that belong to rank `shard` of `world`: as even as
+/// possible, the first `length mod world` shards have one more. Empty when there are fewer
+/// coordinates than ranks, or no such rank.
 pub fn shard_range(length: usize, world: u16, shard: u16) -> Range<usize> {
     let (world, shard) = (usize::from(world.max(1)), usize::from(shard));
     if shard >= world {
@@ -15,8 +16,9 @@ pub fn shard_range(length: usize, world: u16, shard: u16) -> Range<usize> {
     start..start + share + usize::from(shard < longer)
 }
 
-/// Replicas that are free drift apart where packets are cut. The coordinates (of `length` parameters) of which all ranks take the same bits after step `step`, by an exact broadcast, where
-/// each is to be taken every `every` steps: a different slice each step, so that all steps cost the same. `every` 0 counts as 1: all, every step.
+/// The coordinates, of `length`, that all ranks take bit for bit after step `step`, by an exact
+/// broadcast: free replicas drift apart where packets are trimmed. Each coordinate is taken every
+/// `every` steps (0 counts as 1), a different slice each step, so that all steps cost the same.
 pub fn resync_range(length: usize, every: u32, step: u64) -> Range<usize> {
     let slices = u64::from(every.max(1));
     let slice = (step % slices) as usize;

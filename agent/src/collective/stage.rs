@@ -11,13 +11,14 @@ use super::task::{Done, Encoded, Encoding, Fold, Key, Kind, Own, Store, Task, Wo
 use super::{MessageId, OperationError, Phase, Replicas, StartError};
 use crate::endpoint::Endpoint;
 use crate::row::Row;
-use crate::wire::cut_map::{CutMap, FULL};
+use crate::wire::trim_map::{FULL, TrimMap};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use trimwire_encoder::{Encoder, Envelope, Importance, Layout, RowReceiver};
 
-/// Packets that wait for the network, of one message: a row and what is being sent of the one before.
+/// Packets that wait for the network, of one message: a row and what is being sent of the one
+/// before.
 const AHEAD: usize = 128;
 
 /// The two tensors of an operation.
@@ -169,8 +170,9 @@ impl Stage {
         Ready::Fold
     }
 
-    /// Consistent replicas: a receiver has reported what it has, and whether that is all it will have.
-    pub(super) fn report(&mut self, from: u16, map: CutMap, content: bool) -> Step {
+    /// Consistent replicas: a receiver has reported what it has, and whether that is all it will
+    /// have.
+    pub(super) fn report(&mut self, from: u16, map: TrimMap, content: bool) -> Step {
         let Some(common_precision) = &mut self.common_precision else { return Step::Wait };
         let energy = |packet: u32| {
             let row = self.layout.packet_row(packet as usize);
@@ -184,7 +186,7 @@ impl Stage {
     }
 
     /// The precision is agreed: rows forget what not every replica has.
-    pub(super) fn decide(&mut self, map: &CutMap) -> Ready {
+    pub(super) fn decide(&mut self, map: &TrimMap) -> Ready {
         let undecided = std::mem::take(&mut self.undecided);
         let rows = undecided.len();
         for mut row in undecided {
@@ -199,7 +201,8 @@ impl Stage {
         Ready::Store(rows)
     }
 
-    /// Work on a row whose contributions are all there. `free` tells whether a row's place in memory is.
+    /// Work on a row whose contributions are all there. `free` tells whether a row's place in
+    /// memory is.
     pub(super) fn poll_fold(
         &mut self,
         key: Key,
@@ -214,7 +217,8 @@ impl Stage {
         Some(task)
     }
 
-    /// Work on the next row that needs no contributions, if a receiver is about to run out of packets.
+    /// Work on the next row that needs no contributions, if a receiver is about to run out of
+    /// packets.
     pub(super) fn poll_source(
         &mut self,
         key: Key,
@@ -228,7 +232,9 @@ impl Stage {
         }
         let ahead: usize = (self.next_supply..row).map(|row| self.layout.row_packets(row).len()).sum();
         let message = self.message(scheme).to_u32();
-        // What is encoded elsewhere has its memory already, and is done many rows at a time. Under a deadline a receiver that takes nothing must not keep the tensor from this rank's caller.
+        // What is encoded elsewhere has its memory already, and is done many rows at a time. Under
+        // a deadline a receiver that takes nothing must not keep the tensor from this rank's
+        // caller.
         let paced = scheme.device.is_none() && scheme.options.deadline_ns.is_none();
         let waits = |&to: &u16| paced && endpoint.backlog(to, message) as usize + ahead > AHEAD;
         if !self.blueprint.to.is_empty() && self.blueprint.to.iter().any(waits) {
@@ -281,7 +287,8 @@ impl Stage {
         tensors: &Tensors,
         free: impl Fn(usize) -> bool,
     ) -> Option<Task> {
-        // The sum takes the place of this rank's part, which has long been sent, or there would be no sum; but for owners who do without it.
+        // The sum takes the place of this rank's part, which has long been sent, or there would be
+        // no sum; but for owners who do without it.
         let at = self.storable.iter().position(|row| free(row.row()))?;
         let place = self.blueprint.write?;
         let coordinates = self.elements(scheme, self.storable[at].row());
@@ -331,7 +338,8 @@ impl Stage {
         let id = self.message(scheme);
         while let Some(ready) = self.encoded.remove(&self.next_supply) {
             for &peer in &self.blueprint.to {
-                // A message that has been given up takes no more rows; its operation ends with the event that says so.
+                // A message that has been given up takes no more rows; its operation ends with the
+                // event that says so.
                 let _ = endpoint.supply(now_ns, peer, id.to_u32(), self.next_supply, ready.clone());
             }
             self.next_supply += 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work on one row, which any thread may do: it owns what it needs, and leases the row's place in memory.
+//! Work on one row, which any thread may do: it owns what it needs, and leases the row's place in
+//! memory.
 
 use super::buffers::Buffers;
 use super::device::Device;
@@ -24,7 +25,8 @@ pub(super) struct Key {
     pub(super) row: usize,
 }
 
-/// A row's worth of coding: some ten to a hundred microseconds. Dropping one unfinished leaves its operation waiting for ever.
+/// A row's worth of coding: some ten to a hundred microseconds. Dropping one unfinished leaves its
+/// operation waiting for ever.
 #[derive(Debug)]
 pub struct Task {
     pub(super) key: Key,
@@ -67,7 +69,8 @@ pub(super) struct Encoded {
     pub(super) kept: Option<Box<RowReceiver>>,
 }
 
-/// Sums what is there of a row, in the order of the ranks; then encodes the sum, or writes it, or both.
+/// Sums what is there of a row, in the order of the ranks; then encodes the sum, or writes it, or
+/// both.
 #[derive(Debug)]
 pub(super) struct Fold {
     pub(super) rank: u16,
@@ -120,7 +123,8 @@ pub(super) struct Encoding {
 pub(super) struct Store {
     pub(super) row: Box<RowReceiver>,
     pub(super) write: Lease,
-    /// A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where something did: −0 + 0 is +0.
+    /// A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where
+    /// something did: −0 + 0 is +0.
     pub(super) positive_zeros: bool,
     /// Two elements make a coordinate.
     pub(super) packs: bool,
@@ -134,7 +138,8 @@ thread_local! {
 }
 
 impl Task {
-    /// What is said of it where its thread did not come back: a defect, which ends its operation instead of letting it wait for ever.
+    /// What is said of it where its thread did not come back: a defect, which ends its operation
+    /// instead of letting it wait for ever.
     pub(crate) fn lost(&self) -> Done {
         Done { key: self.key, kind: Kind::Lost, spent: Vec::new() }
     }
@@ -235,7 +240,8 @@ impl Fold {
         }
     }
 
-    /// Elements of 16 bits that nothing is added to go where they are to go as they are, NaNs included. `None`: they are to be summed.
+    /// Elements of 16 bits that nothing is added to go where they are to go as they are, NaNs
+    /// included. `None`: they are to be summed.
     fn move_halves(&mut self, row: usize) -> Option<Result<Option<Encoded>, EncodeError>> {
         if !self.packs || self.scale.is_some() {
             return None;
@@ -256,7 +262,8 @@ impl Fold {
         }
     }
 
-    /// Sends a row on as it came, if it is one of those and came whole; what it says goes to memory.
+    /// Sends a row on as it came, if it is one of those and came whole; what it says goes to
+    /// memory.
     fn pass(&mut self, row: usize) -> Option<Encoded> {
         let encoding = self.encoding.as_deref().filter(|encoding| encoding.passes)?;
         let [(_, receiver)] = &self.contributions[..] else { return None };
@@ -270,7 +277,8 @@ impl Fold {
         Some(passed)
     }
 
-    /// Adds the contributions up, in the order of the ranks, whatever the order in which they came: the same packets give the same bits.
+    /// Adds the contributions up, in the order of the ranks, whatever the order in which they came:
+    /// the same packets give the same bits.
     fn add_up(&self, sum: &mut Vec<f32>) {
         sum.resize(self.length, 0.0);
         let mut first = true;
@@ -320,7 +328,8 @@ impl Fold {
     }
 }
 
-/// Writes a row that is this rank's own, or was received, or is there already, and encodes it where it is sent.
+/// Writes a row that is this rank's own, or was received, or is there already, and encodes it where
+/// it is sent.
 fn moved<E: Number>(
     row: usize,
     own: &[E],
@@ -382,7 +391,8 @@ impl Encoding {
         })
     }
 
-    /// A sum. Others have what the packets say of it, so `own` becomes that, too, rather than the sum itself.
+    /// A sum. Others have what the packets say of it, so `own` becomes that, too, rather than the
+    /// sum itself.
     fn relay<E: Number>(
         &self,
         row: usize,

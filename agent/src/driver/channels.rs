@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several endpoints under one communicator: each has a thread, sockets and a port of its own, and does its [`Part`] of every operation from encoding to decoding.
+//! Several endpoints under one communicator: each has a thread, sockets and a port of its own, and
+//! does its [`Part`] of every operation from encoding to decoding.
 //!
 //! ```text
 //!  caller's thread:  Channels ── first channel's communicator ─ endpoint ─ sockets (port p)
@@ -8,14 +9,15 @@
 //!  a thread each:    Member ──── communicator ─ endpoint ─ sockets (port p + c)
 //! ```
 //!
-//! The first channel agrees on epochs, and the others follow it. An operation is over when all its parts are, and fails as a whole: the first failure is the operation's, and the other parts are given up
-//! for the same reason, so that other ranks hear of the same culprit by whichever channel.
+//! The first channel agrees on epochs, and the others follow it. An operation is over when all its
+//! parts are, and fails as a whole: the first failure is the operation's, and the other parts are
+//! given up for the same reason, so that other ranks hear of the same culprit by whichever channel.
 
 mod member;
 mod parts;
 
 use super::delegate::{Delegate, Return};
-use super::{Application, Clock, Driver, Link, LinkError, LinkStats, UntilEpoch};
+use super::{Application, Clock, Driver, Link, LinkError, LinkStats};
 use crate::collective::{
     ChannelEnd, Collective, Communicator, CommunicatorConfig, Done, Offloaded, OperationError, Options,
     Outcome, Part, StartError, Task,
@@ -165,8 +167,10 @@ impl Channels {
         }
     }
 
-    /// Of the one that `driver` runs, and one more for each of `others`: their endpoints' configurations, from [`split`], and links. Each runs on a thread of its own, with `threads` for coding besides. What the
-    /// filter sees are all channels' events. Rows of the others that are coded elsewhere go into `rows`.
+    /// Of the one that `driver` runs, and one more for each of `others`: their endpoints'
+    /// configurations, from [`split`], and links. Each runs on a thread of its own, with `threads`
+    /// for coding besides. What the filter sees are all channels' events. Rows of the others that
+    /// are coded elsewhere go into `rows`.
     ///
     /// # Errors
     /// [`ChannelsError`] where ids do not suffice or the system refuses.
@@ -410,7 +414,8 @@ impl Channels {
         self.others.iter().for_each(|other| other.tell(Command::Patience(patience_ns)));
     }
 
-    /// Ends the other channels, once they have answered whoever has not heard that they are done. [`Self::wait`] waits for that.
+    /// Ends the other channels, once they have answered whoever has not heard that they are done.
+    /// [`Self::wait`] waits for that.
     pub fn stop(&mut self) {
         self.others.iter().for_each(|other| other.tell(Command::Stop));
     }
@@ -476,7 +481,8 @@ impl Channels {
         }
     }
 
-    /// A channel that died before its first greeting would be waited for as a rank is that has not started.
+    /// A channel that died before its first greeting would be waited for as a rank is that has not
+    /// started.
     fn tell_who_is_met(&mut self, endpoint: &Endpoint) {
         for rank in 0..endpoint.config().world {
             if endpoint.is_met(rank) && self.met.insert(rank) {
@@ -526,7 +532,12 @@ impl Application<Outcome> for Channels {
     }
 }
 
-impl Application<Result<Epoch, EpochError>> for UntilEpoch<'_, Channels> {
+/// Breaks when an epoch has begun, or will not begin ([`Channels::poll_epoch`]). Outcomes of what
+/// was under way wait in the channels.
+#[derive(Debug)]
+pub struct UntilEpoch<'a>(pub &'a mut Channels);
+
+impl Application<Result<Epoch, EpochError>> for UntilEpoch<'_> {
     fn on_event(
         &mut self,
         now_ns: u64,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows that are coded elsewhere, of all channels of a rank: one queue of them, and for each the way back to its channel.
+//! Rows that are coded elsewhere, of all channels of a rank: one queue of them, and for each the
+//! way back to its channel.
 #![forbid(unsafe_code)]
 
 use super::Wake;

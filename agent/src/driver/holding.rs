@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether the kernel holds packets until they are to leave, as long as that is so.
 //!
-//! Pacing in this process costs a wake-up, or a wait without sleep, for each burst. Where the queueing discipline of every interface in use holds packets ([`super::qdisc`]), bursts are handed over
-//! up to [`LEAD_NS`] ahead, each with its departure, and the thread sleeps meanwhile. What was handed over cannot be taken back: the lead is what a rate that falls takes to act, and what
-//! leaves at once when the discipline is replaced. That is heard of ([`Watch`]), and acted on within [`LOOK_NS`].
+//! Pacing in this process costs a wake-up, or a wait without sleep, for each burst. Where the
+//! queueing discipline of every interface in use holds packets ([`super::qdisc`]), bursts are
+//! handed over up to [`LEAD_NS`] ahead, each with its departure, and the thread sleeps meanwhile.
+//! What was handed over cannot be taken back: the lead is what a rate that falls takes to act, and
+//! what leaves at once when the discipline is replaced. That is heard of ([`Watch`]), and acted on
+//! within [`LOOK_NS`].
 #![forbid(unsafe_code)]
 
 use super::Clock;
@@ -17,7 +20,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-/// A round trip or two through a rack, and enough to sleep for half of it: sleepers wake up 50 µs late.
+/// A round trip or two through a rack, and enough to sleep for half of it: sleepers wake up 50 µs
+/// late.
 pub(super) const LEAD_NS: u64 = 250_000;
 /// Time between two looks for changes.
 const LOOK_NS: u64 = 10_000_000;
@@ -25,7 +29,8 @@ const LOOK_NS: u64 = 10_000_000;
 /// Who spaces packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pacing {
-    /// The kernel where every interface in use holds packets until they are to leave, else this process.
+    /// The kernel where every interface in use holds packets until they are to leave, else this
+    /// process.
     #[default]
     Auto,
     /// The kernel; a link that it does not pace is not opened.
@@ -53,7 +58,8 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Looks at the interfaces that have these addresses: packets are taken to leave by them. `sockets` get leave to name departures.
+    /// Looks at the interfaces that have these addresses: packets are taken to leave by them.
+    /// `sockets` get leave to name departures.
     ///
     /// # Errors
     /// With [`Pacing::Kernel`], where the kernel would not pace.
@@ -87,7 +93,8 @@ impl Holding {
             self.egress.push(Egress { name: found.name.clone(), index, address });
         }
         for socket in sockets {
-            // The clock that `fq` has. An error would be told of where a discipline drops packets for their departures; this one does not.
+            // The clock that `fq` has. An error would be told of where a discipline drops packets
+            // for their departures; this one does not.
             let option = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 0 };
             setsockopt(socket, sockopt::TxTime, &option)
                 .map_err(|errno| io("set SO_TXTIME")(io::Error::from(errno)))?;
@@ -146,7 +153,8 @@ impl Holding {
         if self.held && self.clock.is_some() { LEAD_NS } else { 0 }
     }
 
-    /// Packets arrived before they were to leave. Until the interfaces' queueing disciplines change they are not believed.
+    /// Packets arrived before they were to leave. Until the interfaces' queueing disciplines change
+    /// they are not believed.
     pub(super) fn not_held(&mut self) {
         if std::mem::take(&mut self.held) {
             tracing::warn!(

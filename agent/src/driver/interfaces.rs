@@ -41,13 +41,15 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
 }
 
-/// Bits a second of an interface's link; `None` where the system does not know (virtual ones, mostly).
+/// Bits a second of an interface's link; `None` where the system does not know (virtual ones,
+/// mostly).
 pub fn line_rate_bps(name: &str) -> Option<u64> {
     // In Mbit/s; -1, or no number at all, where it is unknown.
     attribute(name, "speed")?.parse::<u64>().ok().filter(|&mbps| mbps > 0)?.checked_mul(1_000_000)
 }
 
-/// The same of the interfaces that have these addresses, together: as often the slowest one's as there are, since all carry as much.
+/// The same of the interfaces that have these addresses, together: as often the slowest one's as
+/// there are, since all carry as much.
 pub fn line_rate_of(addresses: &[IpAddr]) -> Option<u64> {
     let all = interfaces().ok()?;
     let rate =
@@ -89,9 +91,10 @@ fn attribute(name: &str, attribute: &str) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The addresses that a pattern in the form of `NCCL_SOCKET_IFNAME` selects, one an interface and at most 8: comma-separated prefixes of names
-/// (`eth,ib`), exact names after `=` (`=eth0`), or all but those after `^` (`^docker,lo`). Interfaces that are up only;
-/// IPv4, or IPv6 where there is none, and no link-local IPv6. In the system's order.
+/// The addresses that a pattern in the form of `NCCL_SOCKET_IFNAME` selects, one an interface and
+/// at most 8: comma-separated prefixes of names (`eth,ib`), exact names after `=` (`=eth0`), or all
+/// but those after `^` (`^docker,lo`). Interfaces that are up only; IPv4, or IPv6 where there is
+/// none, and no link-local IPv6. In the system's order.
 pub fn select(interfaces: &[Interface], pattern: &str) -> Vec<IpAddr> {
     let (except, rest) = pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
     let (exact, rest) = rest.strip_prefix('=').map_or((false, rest), |rest| (true, rest));

@@ -142,8 +142,8 @@ pub struct LinkStats {
     pub received: u64,
     /// Their payload bytes.
     pub received_bytes: u64,
-    /// Datagrams, or runs of them that the kernel had put together, that came and found the receive buffer full: lost, at this end. Known
-    /// when the next one is received.
+    /// Datagrams, or runs of them that the kernel had put together, that came and found the receive
+    /// buffer full: lost, at this end. Known when the next one is received.
     pub overflowed: u64,
     /// Datagrams sent.
     pub sent: u64,
@@ -155,42 +155,43 @@ pub struct LinkStats {
     pub too_long: u64,
     /// Datagrams for nobody that is known; lost.
     pub unaddressed: u64,
-    /// Frames to the own port that hold no datagram (AF_XDP); ignored.
-    pub malformed: u64,
 }
 
 /// What a link hands an arrival and its payload to.
 pub type Take<'a> = dyn FnMut(Arrived, &[u8]) + 'a;
 
-/// Carries datagrams. Losing, cutting, duplicating and reordering them is allowed.
+/// Carries datagrams. Losing, trimming, duplicating and reordering them is allowed.
 pub trait Link {
-    /// Takes bursts from the front of `batch` and sends their datagrams, in order for each origin. What is left there, whole bursts or
-    /// the ends of some, found no room and is to be offered again after a [`Self::wait`] with `room`.
+    /// Takes bursts from the front of `batch` and sends their datagrams, in order for each origin.
+    /// What is left there, whole bursts or the ends of some, found no room and is to be offered
+    /// again after a [`Self::wait`] with `room`.
     ///
     /// # Errors
     /// When the link cannot be used any more. A datagram that cannot be sent is counted and lost.
     fn send(&mut self, batch: &mut VecDeque<Burst>) -> Result<(), LinkError>;
 
-    /// Hands over some of what waits, one datagram a call of `take`; gives their number, which is 0 when nothing waits. Does a bounded
-    /// amount of work and does not block.
+    /// Hands over some of what waits, one datagram a call of `take`; gives their number, which is 0
+    /// when nothing waits. Does a bounded amount of work and does not block.
     ///
     /// # Errors
     /// When the link cannot be used any more.
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError>;
 
-    /// Whether nothing waited behind what the last [`Self::receive`] has handed over, as far as is known: asking again at once would be in vain.
+    /// Whether nothing waited behind what the last [`Self::receive`] has handed over, as far as is
+    /// known: asking again at once would be in vain.
     fn is_drained(&self) -> bool {
         false
     }
 
-    /// Waits until there may be something to receive, at most `timeout_ns`; with `room`, also until there may be room to
-    /// send. May return early.
+    /// Waits until there may be something to receive, at most `timeout_ns`; with `room`, also until
+    /// there may be room to send. May return early.
     ///
     /// # Errors
     /// When the link cannot be used any more.
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError>;
 
-    /// From now on [`Self::wait`] ends, too, when `wake` is woken. `false`: this link cannot do that.
+    /// From now on [`Self::wait`] ends, too, when `wake` is woken. `false`: this link cannot do
+    /// that.
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
         let _ = wake;
         false
@@ -201,7 +202,8 @@ pub trait Link {
         let _ = clock;
     }
 
-    /// How long before its departure a burst may be handed over now, ns: it is held until then. 0: bursts leave as they come.
+    /// How long before its departure a burst may be handed over now, ns: it is held until then. 0:
+    /// bursts leave as they come.
     fn lead_ns(&mut self, now_ns: u64) -> u64 {
         let _ = now_ns;
         0
@@ -210,7 +212,8 @@ pub trait Link {
     /// Bursts arrived before their departures: they are not held, whatever was found.
     fn not_held(&mut self) {}
 
-    /// Bytes of the longest IP packet that its interfaces carry just now; `None`: there is no such limit. Asked again when datagrams were too long for them ([`LinkStats::too_long`]).
+    /// Bytes of the longest IP packet that its interfaces carry just now; `None`: there is no such
+    /// limit. Asked again when datagrams were too long for them ([`LinkStats::too_long`]).
     fn mtu(&self) -> Option<u16> {
         None
     }
@@ -218,11 +221,13 @@ pub trait Link {
     /// Totals.
     fn stats(&self) -> LinkStats;
 
-    /// The source ports that bursts of [`Origin::Path`](crate::burst::Origin::Path) leave from, by index; at least one. Higher indices
-    /// begin again at the first.
+    /// The source ports that bursts of [`Origin::Path`](crate::burst::Origin::Path) leave from, by
+    /// index; at least one. Higher indices begin again at the first.
     fn data_ports(&self) -> Vec<u16>;
 
-    /// The address that is listened on, with its port, and that bursts of [`Origin::Listening`](crate::burst::Origin::Listening) leave from; with several interfaces, the first one's.
+    /// The address that is listened on, with its port, and that bursts of
+    /// [`Origin::Listening`](crate::burst::Origin::Listening) leave from; with several interfaces,
+    /// the first one's.
     fn local_address(&self) -> SocketAddr;
 
     /// All addresses that are listened on, where there are several.
@@ -241,6 +246,5 @@ impl std::ops::AddAssign for LinkStats {
         self.refused += other.refused;
         self.too_long += other.too_long;
         self.unaddressed += other.unaddressed;
-        self.malformed += other.malformed;
     }
 }

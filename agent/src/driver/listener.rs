@@ -36,13 +36,14 @@ impl Listener {
             listening.set_recv_tclass_v6(true).map_err(|source| option("IPV6_RECVTCLASS", source))?;
             // What comes over IPv4 to [::] has its TOS there. Harmless elsewhere.
             let _ = listening.set_recv_tos_v4(true);
-            // RFC 6935: cut packets come with checksum 0, which IPv6 sockets refuse unless told.
+            // RFC 6935: trimmed packets come with checksum 0, which IPv6 sockets refuse unless
+            // told.
             let check = options::UDP_NO_CHECK6_RX;
             options::set(&listening, check, 1).map_err(|source| option(check.2, source))?;
         }
         let address = listening.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(bind);
-        // In the way of a packet socket, too: a socket that takes datagrams one by one has the kernel cut bursts up before its filter
-        // refuses them.
+        // In the way of a packet socket, too: a socket that takes datagrams one by one has the
+        // kernel split bursts before its filter refuses them.
         if let Err(error) = setsockopt(&listening, sockopt::UdpGroSegment, &true) {
             tracing::info!("no UDP_GRO here: {error}; each datagram is received on its own");
         }
@@ -50,7 +51,8 @@ impl Listener {
             Receive::Socket => None,
             Receive::Raw => Some(open_raw(address)?),
         };
-        // What a datagram waits here is not the network's doing. Without, round trips are longer, and vary with what this host does.
+        // What a datagram waits here is not the network's doing. Without, round trips are longer,
+        // and vary with what this host does.
         for socket in raw.iter().chain([&listening]) {
             let _ = options::set(socket, options::SO_TIMESTAMPNS, 1);
         }
@@ -110,7 +112,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the system does not tell.
+    /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the
+    /// system does not tell.
     #[cfg(test)]
     pub(super) fn waiting_bytes(&self) -> usize {
         options::receive_memory(&self.listening)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A link that loses, cuts, duplicates and reorders on purpose.
+//! A link that loses, trims, duplicates and reorders on purpose.
 #![forbid(unsafe_code)]
 
 use super::Clock;
@@ -11,7 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
-/// Of a trimmed packet's body this part arrives at least. The first plane is a sixteenth of nine planes, and a twenty-fourth of ten (docs/reference/wire-format.md §4).
+/// Of a trimmed packet's body this part arrives at least. The first plane is a sixteenth of nine
+/// planes, and a twenty-fourth of ten (docs/reference/wire-format.md §4).
 const LEAST_TRIMMED: usize = 8;
 
 /// What happens to arriving datagrams; shares are in [0, 1].
@@ -20,8 +21,9 @@ pub struct Faults {
     /// Share that is lost.
     pub drop: f64,
     /// Share of DATA of which a random prefix, at least the header, arrives.
-    pub cut: f64,
-    /// Share of DATA that is cut as switches trim: an eighth of the body arrives at least, and with it the first plane.
+    pub truncate: f64,
+    /// Share of DATA that is trimmed as switches trim: an eighth of the body arrives at least, and
+    /// with it the first plane.
     pub trim: f64,
     /// Share that arrives twice.
     pub duplicate: f64,
@@ -38,7 +40,7 @@ pub struct Misbehaving<L> {
     faults: Faults,
     state: u64,
     held: Option<(Arrived, Vec<u8>)>,
-    /// DSCP written on what is cut.
+    /// DSCP written on what is trimmed.
     trimmed_dscp: u8,
 }
 
@@ -76,7 +78,7 @@ impl<L: Link> Link for Misbehaving<L> {
             let (mut arrived, mut payload) = (arrived, payload.to_vec());
             let data = Prefix::parse(&payload).is_ok_and(|prefix| prefix.kind == Kind::Data);
             let body = payload.len().saturating_sub(HEADER_LEN);
-            let least = if data && chance(state, faults.cut) {
+            let least = if data && chance(state, faults.truncate) {
                 Some(0)
             } else if data && faults.trim > 0.0 && chance(state, faults.trim) {
                 Some(body.div_ceil(LEAST_TRIMMED))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many datagrams a system call, with their control messages: sendmmsg with UDP_SEGMENT, recvmmsg with UDP_GRO.
+//! Many datagrams a system call, with their control messages: sendmmsg with UDP_SEGMENT, recvmmsg
+//! with UDP_GRO.
 #![expect(
     unsafe_code,
     reason = "nix's sendmmsg gives all messages the same control messages, and its recvmmsg keeps raw pointers that no thread may take along"
@@ -13,14 +14,17 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Messages moved by one system call.
 pub(super) const BATCH: usize = 64;
-/// Messages received at once while they are long: what they hold stays in the second-level cache until it is read.
+/// Messages received at once while they are long: what they hold stays in the second-level cache
+/// until it is read.
 const LONG_BATCH: usize = 8;
 /// Mean length, in bytes, from which messages are long.
 const LONG: usize = 8_192;
-/// Room for the longest message: 65,535 bytes of IP and what stands before them on a packet socket. Odd in 4 KiB on purpose: the
-/// beginnings of buffers a power of two apart would all want the same few lines of the cache.
+/// Room for the longest message: 65,535 bytes of IP and what stands before them on a packet socket.
+/// Odd in 4 KiB on purpose: the beginnings of buffers a power of two apart would all want the same
+/// few lines of the cache.
 const BUFFER: usize = 65_536 + 1_536;
-/// Room for the control messages that are asked for: a TOS and a segment's length, or an auxiliary record of 20 bytes, a count, and a time.
+/// Room for the control messages that are asked for: a TOS and a segment's length, or an auxiliary
+/// record of 20 bytes, a count, and a time.
 const CONTROL: usize = 128;
 
 /// Control message buffers have to be aligned as `cmsghdr` is.
@@ -39,14 +43,16 @@ pub(super) struct Transmit<'a> {
     pub(super) to: SocketAddr,
     pub(super) tos: u8,
     pub(super) payload: &'a [u8],
-    /// The kernel, or the card, cuts the payload into datagrams of this length.
+    /// The kernel, or the card, splits the payload into datagrams of this length.
     pub(super) segment: Option<u16>,
-    /// The kernel holds it until then, ns of CLOCK_MONOTONIC, where the queueing discipline knows how (SO_TXTIME has to be set).
+    /// The kernel holds it until then, ns of CLOCK_MONOTONIC, where the queueing discipline knows
+    /// how (SO_TXTIME has to be set).
     pub(super) departs_ns: Option<u64>,
 }
 
-/// Sends in order, at most [`BATCH`]. Gives how many messages the kernel took; an error is about the first of them, which it did not
-/// take. What is wrong with a later one is said when it is the first.
+/// Sends in order, at most [`BATCH`]. Gives how many messages the kernel took; an error is about
+/// the first of them, which it did not take. What is wrong with a later one is said when it is the
+/// first.
 pub(super) fn send<'a>(
     fd: BorrowedFd<'_>,
     messages: impl Iterator<Item = Transmit<'a>>,
@@ -143,7 +149,8 @@ pub(super) struct Received<'a> {
     pub(super) stamp_ns: Option<u64>,
     /// Where the IP header begins, on packet sockets.
     pub(super) network: Option<usize>,
-    /// Messages that the socket has lost since it was opened, for want of room; `None` as long as it is none.
+    /// Messages that the socket has lost since it was opened, for want of room; `None` as long as
+    /// it is none.
     pub(super) lost: Option<u32>,
     pub(super) payload: &'a [u8],
 }

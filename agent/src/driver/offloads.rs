@@ -23,7 +23,7 @@ pub struct Offloads {
     pub driver: String,
     /// It fills in checksums: a software switch at its other end finds packets without.
     pub checksums: bool,
-    /// It cuts bursts into datagrams: a software switch at its other end finds them whole.
+    /// It splits bursts into datagrams: a software switch at its other end finds them whole.
     pub segmentation: bool,
 }
 

@@ -74,7 +74,8 @@ pub(super) fn bind_packet(socket: &Socket, index: u32, protocol: u16) -> io::Res
     socket.bind(&address)
 }
 
-/// Lets nothing up: for sockets that only send, and for the one that holds the port which a packet socket reads.
+/// Lets nothing up: for sockets that only send, and for the one that holds the port which a packet
+/// socket reads.
 pub(super) fn refuse_all(socket: &Socket) -> io::Result<()> {
     socket.attach_filter(&[SockFilter::new(RETURN, 0, 0, 0)])
 }
@@ -95,8 +96,8 @@ const RETURN: u16 = 0x06;
 const IP: u32 = 0xfff0_0000;
 const UDP: u32 = 17;
 
-/// The kernel's filter for a packet socket: UDP to an address and port, no fragments, in IPv4 or in IPv6 without extension headers. A
-/// packet too short to tell does not pass.
+/// The kernel's filter for a packet socket: UDP to an address and port, no fragments, in IPv4 or in
+/// IPv6 without extension headers. A packet too short to tell does not pass.
 pub(super) fn to_port(own: IpAddr, port: u16) -> Vec<SockFilter> {
     // (code, offset or value, which outcome leads to the refusal at the end)
     let load = |code, at: u32| (code, IP.wrapping_add(at), None);
@@ -144,7 +145,8 @@ pub(super) fn to_port(own: IpAddr, port: u16) -> Vec<SockFilter> {
     filter
 }
 
-/// Bytes that a socket's receive queue holds, as the kernel accounts for them (SO_MEMINFO); 0 where it does not tell.
+/// Bytes that a socket's receive queue holds, as the kernel accounts for them (SO_MEMINFO); 0 where
+/// it does not tell.
 #[cfg(test)]
 pub(super) fn receive_memory(socket: &Socket) -> usize {
     // linux/sock_diag.h: SK_MEMINFO_RMEM_ALLOC is the first of nine.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! UDP datagrams out of IP packets whose lengths need not be true.
 //!
-//! Some switches cut a frame and leave IP total length and UDP length as they were (SAI asks for a fix, test plans
-//! and VPP leave them). The kernel drops such packets before any UDP socket sees them, so they are taken
-//! from a packet socket and sized here by the bytes that came.
+//! Some switches trim a frame and leave IP total length and UDP length as they were (SAI asks for a
+//! fix, test plans and VPP leave them). The kernel drops such packets before any UDP socket sees
+//! them, so they are taken from a packet socket and sized here by the bytes that came.
 #![forbid(unsafe_code)]
 
 const UDP: u8 = 17;
@@ -35,9 +35,10 @@ fn mapped(v4: &[u8]) -> [u8; 16] {
     address
 }
 
-/// Reads an IP packet that begins with its IP header and has been cut anywhere behind its UDP header. Lengths larger than what
-/// came are ignored; smaller ones end the payload, because what lies behind is Ethernet padding. `None`: not a whole
-/// UDP datagram's beginning (another protocol, a fragment, IPv6 extension headers, cut inside the headers).
+/// Reads an IP packet that begins with its IP header and has been trimmed anywhere behind its UDP
+/// header. Lengths larger than what came are ignored; smaller ones end the payload, because what
+/// lies behind is Ethernet padding. `None`: not a whole UDP datagram's beginning (another protocol,
+/// a fragment, IPv6 extension headers, trimmed inside the headers).
 pub fn parse(packet: &[u8]) -> Option<Datagram<'_>> {
     let half = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
     let (header, claimed, tos, source, destination) = match packet.first()? >> 4 {
@@ -70,14 +71,16 @@ pub fn parse(packet: &[u8]) -> Option<Datagram<'_>> {
     Some(Datagram { source, destination, source_port, port, tos, payload: udp.get(UDP_HEADER..end)? })
 }
 
-/// Length of what PACKET_VNET_HDR puts before a frame: `struct virtio_net_hdr`, in the machine's byte order.
+/// Length of what PACKET_VNET_HDR puts before a frame: `struct virtio_net_hdr`, in the machine's
+/// byte order.
 pub const OFFLOADS: usize = 10;
 /// UDP datagrams of one length, that one IP packet stands for (VIRTIO_NET_HDR_GSO_UDP_L4).
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Payload bytes of each of the datagrams, but the last, that a packet stands for because nobody has cut it up yet; `None`: it is
-/// one datagram. `offloads` is a [`OFFLOADS`] bytes long virtio_net_hdr.
+/// Payload bytes of each of the datagrams, but the last, that a packet stands for because nobody
+/// has split it yet; `None`: it is one datagram. `offloads` is a [`OFFLOADS`] bytes long
+/// virtio_net_hdr.
 pub fn segment(offloads: &[u8]) -> Option<usize> {
     let &[_, kind, _, _, low, high, ..] = offloads else { return None };
     let segment = usize::from(u16::from_ne_bytes([low, high]));
@@ -102,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_packet_with_stale_lengths_gives_what_came() {
+    fn a_trimmed_packet_with_stale_lengths_gives_what_came() {
         let whole = packet(300);
-        for cut in 28..whole.len() {
-            let got = parse(&whole[..cut]).expect("headers are there");
-            assert_eq!((got.payload, got.port, got.tos), (&whole[28..cut], 9217, 0x0d));
+        for length in 28..whole.len() {
+            let got = parse(&whole[..length]).expect("headers are there");
+            assert_eq!((got.payload, got.port, got.tos), (&whole[28..length], 9217, 0x0d));
         }
-        assert!((0..28).all(|cut| parse(&whole[..cut]).is_none()));
+        assert!((0..28).all(|length| parse(&whole[..length]).is_none()));
     }
 
     #[test]

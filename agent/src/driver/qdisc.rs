@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queueing disciplines of interfaces, as rtnetlink lists them, and which of them hold a packet until it is to leave.
+//! Queueing disciplines of interfaces, as rtnetlink lists them, and which of them hold a packet
+//! until it is to leave.
 //!
-//! A socket with SO_TXTIME gives each packet its departure (SCM_TXTIME). `fq` holds it until then, on CLOCK_MONOTONIC (tc-fq(8); Linux 5.8 and later, which say how far ahead they do so). Most
-//! others ignore it. `etf` holds packets, too, and drops everything that has no departure: ARP and TCP.
+//! A socket with SO_TXTIME gives each packet its departure (SCM_TXTIME). `fq` holds it until then,
+//! on CLOCK_MONOTONIC (tc-fq(8); Linux 5.8 and later, which say how far ahead they do so). Most
+//! others ignore it. `etf` holds packets, too, and drops everything that has no departure: ARP and
+//! TCP.
 #![forbid(unsafe_code)]
 
-use super::netlink::{HEADER, attributes, u16_at, u32_at, word};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, SockProtocol, recv, send};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
+};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
 /// Bytes of `struct tcmsg`.
 const BODY: usize = 20;
 // linux/rtnetlink.h and linux/pkt_sched.h.
@@ -41,7 +47,8 @@ pub struct Qdisc {
     pub kind: String,
     /// `fq`: how far ahead of now a departure may be, ns; later packets are dropped.
     pub horizon_ns: Option<u64>,
-    /// `htb`: the class, by its minor number, of packets that no filter assigns; 0: they pass all classes by.
+    /// `htb`: the class, by its minor number, of packets that no filter assigns; 0: they pass all
+    /// classes by.
     pub default_class: Option<u32>,
 }
 
@@ -60,6 +67,30 @@ pub enum Departures {
 pub struct Malformed {
     at: usize,
     length: usize,
+}
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    word(bytes, at).map(u16::from_ne_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    word(bytes, at).map(u32::from_ne_bytes)
+}
+
+/// The (type, value) pairs of attributes, up to one that does not fit.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        // Nested ones, and those in network order, are marked by the upper bits.
+        let kind = u16_at(bytes, 2)? & 0x3fff;
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
 }
 
 /// A message of rtnetlink.
@@ -149,8 +180,12 @@ fn request() -> [u8; HEADER + BODY + 4] {
     bytes
 }
 
+/// A socket of rtnetlink that hears these multicast groups, and does not block.
 fn open(groups: u32) -> io::Result<OwnedFd> {
-    super::netlink::open(SockProtocol::NetlinkRoute, groups)
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+    Ok(fd)
 }
 
 /// All queueing disciplines of all interfaces of this network namespace.
@@ -201,7 +236,8 @@ impl Watch {
         open(libc::RTMGRP_TC as u32).map(Self)
     }
 
-    /// Whether something may have happened to a queueing discipline of one of these interfaces since the last call.
+    /// Whether something may have happened to a queueing discipline of one of these interfaces
+    /// since the last call.
     pub(super) fn has_news(&self, interfaces: &[u32]) -> bool {
         let mut buffer = [0; 8_192];
         let mut news = false;

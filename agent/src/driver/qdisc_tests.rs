@@ -2,7 +2,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What Linux 6.1 answers for a veth pair of two queues (and, last, for a dummy interface), as hexadecimal messages, by what `tc qdisc replace` had made of it.
+/// What Linux 6.1 answers for a veth pair of two queues (and, last, for a dummy interface), as
+/// hexadecimal messages, by what `tc qdisc replace` had made of it.
 const RECORDED: &str = include_str!("qdisc_answers.txt");
 
 fn answer(name: &str) -> Vec<u8> {
@@ -106,7 +107,7 @@ fn answers_that_end_early_are_refused_and_refusals_are_told() {
     let first = u32_at(&whole, 0).expect("a length") as usize;
     assert!(matches!(messages(&whole[..first]).expect("one message")[..], [Message::Listed(_)]));
     for length in (1..first).chain(first + 1..whole.len()) {
-        let error = messages(&whole[..length]).expect_err("cut off");
+        let error = messages(&whole[..length]).expect_err("it ends early");
         assert!(error.to_string().contains(&length.to_string()), "{error}");
     }
     let mut refusal = vec![0; 20];

@@ -12,11 +12,13 @@ use std::net::SocketAddr;
 
 /// Half a second of 100 Mbit/s, or 5 ms of 10 Gbit/s, waits in a socket at most.
 const BUFFER_BYTES: usize = 8 << 20;
-/// What one socket may have in the queue in front of the card: enough for it to have something to send while this thread is off its core for a millisecond.
+/// What one socket may have in the queue in front of the card: enough for it to have something to
+/// send while this thread is off its core for a millisecond.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
-/// A socket on an address; datagrams that leave it are never fragmented. What ICMP messages say of paths is not believed, so that nobody who sends one can
-/// shorten packets: endpoints find out themselves (RFC 8899). Nothing comes up from one that is left `unread`.
+/// A socket on an address; datagrams that leave it are never fragmented. What ICMP messages say of
+/// paths is not believed, so that nobody who sends one can shorten packets: endpoints find out
+/// themselves (RFC 8899). Nothing comes up from one that is left `unread`.
 pub(super) fn open(address: SocketAddr, unread: bool) -> Result<Socket, LinkError> {
     let bind = |source| LinkError::Bind { address, source };
     let option = |option, source| LinkError::Option { address: address.ip(), option, source };
@@ -39,7 +41,8 @@ pub(super) fn open(address: SocketAddr, unread: bool) -> Result<Socket, LinkErro
     Ok(socket)
 }
 
-/// As root beyond the system's limit, otherwise up to it. None has to succeed: what overflows is repaired.
+/// As root beyond the system's limit, otherwise up to it. None has to succeed: what overflows is
+/// repaired.
 pub(super) fn set_buffers(socket: &Socket) {
     let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
     if setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES).is_err() {
@@ -71,8 +74,9 @@ pub(super) fn open_raw(own: SocketAddr) -> Result<Socket, LinkError> {
     let raw = |source| LinkError::Raw { interface: interface.name.clone(), source };
     let protocol = if address.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 } as u16;
     let index = if_nametoindex(interface.name.as_str()).map_err(|errno| raw(errno.into()))?;
-    // No protocol yet, or packets of all interfaces would come until it is bound. SOCK_RAW, because PACKET_VNET_HDR asks for it: a
-    // sender on this machine may hand over bursts that nobody has cut up, and that header tells where.
+    // No protocol yet, or packets of all interfaces would come until it is bound. SOCK_RAW, because
+    // PACKET_VNET_HDR asks for it: a sender on this machine may hand over bursts that nobody has
+    // split, and that header tells where.
     let socket = Socket::new(Domain::PACKET, Type::RAW, None).map_err(raw)?;
     socket.set_nonblocking(true).map_err(raw)?;
     for option in [options::PACKET_IGNORE_OUTGOING, options::PACKET_AUXDATA, options::PACKET_VNET_HDR] {

@@ -169,7 +169,7 @@ fn a_message_that_is_there_before_it_is_expected_is_received_without_another_sig
 
 #[test]
 fn full_reliability_mends_every_fault_of_a_link() {
-    let faults = Faults { drop: 0.05, cut: 0.2, trim: 0.2, duplicate: 0.05, reorder: 0.1, corrupt: 0.0 };
+    let faults = Faults { drop: 0.05, truncate: 0.2, trim: 0.2, duplicate: 0.05, reorder: 0.1, corrupt: 0.0 };
     let mut seed = 0;
     let links = MemoryLink::network(2).into_iter().map(|link| {
         seed += 1;
@@ -230,7 +230,8 @@ fn raw_reception_gives_what_a_socket_gives() {
     assert!(nmse(&got, &gradient()) < 1e-9);
 }
 
-/// Sums `steps` gradients over two links, one thread a rank and `threads` codec threads each; gives every rank's sums.
+/// Sums `steps` gradients over two links, one thread a rank and `threads` codec threads each; gives
+/// every rank's sums.
 pub(super) fn all_reduce<L: Link + Send>(
     links: [L; 2],
     threads: usize,

@@ -2,14 +2,15 @@
 //! The link on UDP sockets.
 //!
 //! ```text
-//!   Burst ─► socket of its origin ─ sendmmsg: one message a burst (UDP_SEGMENT), or one a datagram where the kernel cannot cut them up
+//!   Burst ─► socket of its origin ─ sendmmsg: one message a burst (UDP_SEGMENT), or one a datagram where the kernel cannot split them
 //!   take  ◄─ listening socket ─ recvmmsg: runs of datagrams as the kernel has put them together (UDP_GRO), taken apart here
 //!         ◄─ or packet socket (Receive::Raw), with a filter in the kernel, sized by the bytes that came
 //! ```
 //!
-//! One socket listens and sends control packets; a pool of others, each on a source port of its own, sends DATA: the source port is what
-//! switches choose a path by (MLT §4.2.1). Payloads go from the burst's memory to the kernel without a copy in between. Datagrams are
-//! never fragmented: those longer than the path's MTU are refused, counted and reported ([`Refusal`]).
+//! One socket listens and sends control packets; a pool of others, each on a source port of its
+//! own, sends DATA: the source port is what switches choose a path by (MLT §4.2.1). Payloads go
+//! from the burst's memory to the kernel without a copy in between. Datagrams are never fragmented:
+//! those longer than the path's MTU are refused, counted and reported ([`Refusal`]).
 #![forbid(unsafe_code)]
 
 use super::Clock;
@@ -39,7 +40,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Datagrams that the kernel cuts one message into: 64 before Linux 6.10, 128 since (UDP_MAX_SEGMENTS).
+/// Datagrams that the kernel splits one message into: 64 before Linux 6.10, 128 since
+/// (UDP_MAX_SEGMENTS).
 const SEGMENTS: usize = 64;
 /// A free port is looked for so often that has free ones behind it.
 const TIMES: u32 = 64;
@@ -64,7 +66,7 @@ pub struct UdpLink {
     /// DATA's.
     paths: Vec<Socket>,
     inbox: Inbox,
-    /// Whether bursts are left to the kernel to cut up.
+    /// Whether bursts are left to the kernel to split.
     segmentation: bool,
     /// Indices into the batch; kept for their allocation.
     order: Vec<usize>,
@@ -108,7 +110,8 @@ impl UdpLink {
             }
             paths.push(socket);
         }
-        // The kernel cuts up only what it may write checksums into. One that does not know the option would take a burst for a datagram.
+        // The kernel splits only what it may write checksums into. One that does not know the
+        // option would take a burst for a datagram.
         let segmentation = config.segmentation
             && config.checksums == Checksums::Filled
             && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
@@ -135,8 +138,9 @@ impl UdpLink {
         })
     }
 
-    /// The links of a rank's channels: on a port and as many behind it as there are channels, each with its part of DATA's sockets. Where the system is to choose the port, it does so until the next ones are
-    /// free, too.
+    /// The links of a rank's channels: on a port and as many behind it as there are channels, each
+    /// with its part of DATA's sockets. Where the system is to choose the port, it does so until
+    /// the next ones are free, too.
     ///
     /// # Errors
     /// As [`Self::open`]; [`LinkError::Ports`] where the next ports are not free.
@@ -178,7 +182,7 @@ impl UdpLink {
         }
     }
 
-    /// Whether bursts are left to the kernel to cut up: asked for, and not refused so far.
+    /// Whether bursts are left to the kernel to split: asked for, and not refused so far.
     pub fn segments(&self) -> bool {
         self.segmentation
     }
@@ -188,18 +192,20 @@ impl UdpLink {
         self.holding.is_held()
     }
 
-    /// The latest datagram, of those whose address and reason had not been met before, that the system would not send.
+    /// The latest datagram, of those whose address and reason had not been met before, that the
+    /// system would not send.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.refusals.latest()
     }
 
-    /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the system does not tell.
+    /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the
+    /// system does not tell.
     #[cfg(test)]
     pub(super) fn waiting_bytes(&self) -> usize {
         self.listeners.iter().map(Listener::waiting_bytes).sum()
     }
 
-    /// Makes the kernel refuse to cut bursts up, as an old one does.
+    /// Makes the kernel refuse to split bursts, as an old one does.
     #[cfg(test)]
     pub(super) fn forbid_checksums(&self) {
         let check = if self.config.bind.is_ipv4() { options::SO_NO_CHECK } else { options::UDP_NO_CHECK6_TX };
@@ -251,7 +257,8 @@ impl UdpLink {
     fn send_turn(&mut self, socket: usize, turn: &[usize], batch: &mut VecDeque<Burst>) -> bool {
         let mapped = self.config.bind.is_ipv6();
         let mut rest = turn;
-        // The burst at the front, sent one datagram a message, because the kernel refused it in one piece, and why.
+        // The burst at the front, sent one datagram a message, because the kernel refused it in one
+        // piece, and why.
         let mut singly: Option<io::Error> = None;
         while let Some(&front) = rest.first() {
             let together = self.segmentation && singly.is_none();
@@ -292,13 +299,13 @@ impl UdpLink {
                 }
                 continue;
             };
-            let cuts = together && burst.count() > 1;
+            let splits = together && burst.count() > 1;
             match error.raw_os_error().map(Errno::from_raw) {
                 Some(Errno::EINTR) => {}
                 Some(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return false,
                 Some(
                     Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP | Errno::ENOPROTOOPT | Errno::EMSGSIZE,
-                ) if cuts => singly = Some(error),
+                ) if splits => singly = Some(error),
                 _ => {
                     let (to, length) = (burst.to, message_length(burst, together).min(burst.payload.len()));
                     let datagram = burst.segment.max(1).min(length);
@@ -314,25 +321,8 @@ impl UdpLink {
         true
     }
 
-    /// As [`Link::wait`]; also until one of `beside` can be read.
-    pub(super) fn wait_beside(
-        &self,
-        beside: Vec<BorrowedFd<'_>>,
-        timeout_ns: u64,
-        room: bool,
-    ) -> Result<(), LinkError> {
-        let readable = self.listeners.iter().map(Listener::reading);
-        let readable = readable.chain(self.wake.iter().map(|wake| wake.as_fd())).chain(beside);
-        let full = if room { self.full.as_slice() } else { &[] };
-        // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
-        let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
-        let writable = full.iter().filter_map(|&socket| self.fd(socket));
-        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
-        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
-    }
-
     /// All addresses that are listened on.
-    pub(super) fn own_addresses(&self) -> Vec<IpAddr> {
+    fn own_addresses(&self) -> Vec<IpAddr> {
         self.listeners.iter().map(|listener| listener.address().ip()).collect()
     }
 
@@ -378,7 +368,8 @@ impl Link for UdpLink {
         order.extend(
             (0..batch.len()).filter(|&index| batch.get(index).is_some_and(|burst| !burst.payload.is_empty())),
         );
-        // In the order in which they came, or receivers would see as lost what merely another socket's turn came before.
+        // In the order in which they came, or receivers would see as lost what merely another
+        // socket's turn came before.
         let mut rest = &order[..];
         while let Some(socket) =
             rest.first().and_then(|&index| batch.get(index)).map(|burst| self.socket_of(burst))
@@ -425,7 +416,8 @@ impl Link for UdpLink {
                 continue;
             };
             match error.raw_os_error().map(Errno::from_raw) {
-                // The latter ones are said once: an ICMP error about something sent earlier, an interface that went down and may come back.
+                // The latter ones are said once: an ICMP error about something sent earlier, an
+                // interface that went down and may come back.
                 Some(
                     Errno::EAGAIN
                     | Errno::EINTR
@@ -454,7 +446,15 @@ impl Link for UdpLink {
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        self.wait_beside(Vec::new(), timeout_ns, room)
+        let readable = self.listeners.iter().map(Listener::reading);
+        let readable = readable.chain(self.wake.iter().map(|wake| wake.as_fd()));
+        let full = if room { self.full.as_slice() } else { &[] };
+        // ENOBUFS says that a queue of the system is full, which poll does not see: look again
+        // soon.
+        let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
+        let writable = full.iter().filter_map(|&socket| self.fd(socket));
+        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
+        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
     }
 
     fn set_clock(&mut self, clock: Clock) {

@@ -12,21 +12,22 @@ pub const DEFAULT_PORT: u16 = 9217;
 /// How datagrams are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Receive {
-    /// From an ordinary UDP socket: for switches that fix the lengths of what they cut.
+    /// From an ordinary UDP socket: for switches that fix the lengths of what they trim.
     #[default]
     Socket,
-    /// From a packet socket, sized by the bytes that came: for switches that leave the lengths alone. Needs CAP_NET_RAW. UDP
-    /// checksums are not looked at.
+    /// From a packet socket, sized by the bytes that came: for switches that leave the lengths
+    /// alone. Needs CAP_NET_RAW. UDP checksums are not looked at.
     Raw,
 }
 
 /// What stands in the checksum field of DATA. Control packets always have a right one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checksums {
-    /// The right checksum: for switches that set it to 0 when they cut (docs/reference/wire-format.md). Segmentation offload needs it.
+    /// The right checksum: for switches that set it to 0 when they trim
+    /// (docs/reference/wire-format.md). Segmentation offload needs it.
     #[default]
     Filled,
-    /// 0: for switches that mend lengths and leave the checksum alone, which a cut makes wrong.
+    /// 0: for switches that mend lengths and leave the checksum alone, which a trim makes wrong.
     Zero,
 }
 
@@ -35,7 +36,8 @@ pub enum Checksums {
 pub struct UdpConfig {
     /// Address and port to listen on.
     pub bind: SocketAddr,
-    /// Addresses of further interfaces, of the same family: the same port of each is listened on, and DATA's sockets are on all of them in turn.
+    /// Addresses of further interfaces, of the same family: the same port of each is listened on,
+    /// and DATA's sockets are on all of them in turn.
     pub further: Vec<IpAddr>,
     /// Sockets to spray DATA over, 1 to 256.
     pub data_sockets: u16,
@@ -43,17 +45,18 @@ pub struct UdpConfig {
     pub receive: Receive,
     /// Checksums of DATA.
     pub checksums: Checksums,
-    /// Let the kernel or the card cut bursts into datagrams where it can.
+    /// Let the kernel or the card split bursts into datagrams where it can.
     pub segmentation: bool,
-    /// The end of a wait of up to a millisecond that is spent looking instead of sleeping, ns: sleepers wake up late, and pacing waits
-    /// are short. 0 sleeps only.
+    /// The end of a wait of up to a millisecond that is spent looking instead of sleeping, ns:
+    /// sleepers wake up late, and pacing waits are short. 0 sleeps only.
     pub spin_ns: u64,
     /// Who spaces packets. While the kernel does, `spin_ns` is not used.
     pub pacing: Pacing,
 }
 
 impl UdpConfig {
-    /// The defaults at an address: 16 sockets for DATA, ordinary reception, right checksums, segmentation, 20 µs of spinning.
+    /// The defaults at an address: 16 sockets for DATA, ordinary reception, right checksums,
+    /// segmentation, 20 µs of spinning.
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
             bind,

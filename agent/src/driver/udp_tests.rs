@@ -21,7 +21,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-pub(super) fn on(ip: &str) -> UdpConfig {
+fn on(ip: &str) -> UdpConfig {
     let mut config = UdpConfig::new(SocketAddr::new(ip.parse().expect("literal"), 0));
     config.data_sockets = 4;
     config
@@ -43,7 +43,7 @@ fn numbered(length: usize, seed: usize) -> Bytes {
     (0..length).map(|i| ((i * 31 + seed * 7) >> 3) as u8).collect()
 }
 
-pub(super) fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
+fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
     Burst {
         to,
         origin: Origin::Path(path),
@@ -54,15 +54,11 @@ pub(super) fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: 
     }
 }
 
-pub(super) type Arrival = (SocketAddr, u8, Vec<u8>);
+type Arrival = (SocketAddr, u8, Vec<u8>);
 
-/// All of `bursts` from one link to another, and what arrived, until `count` have or ten seconds are over.
-pub(super) fn carry(
-    from: &mut impl Link,
-    to: &mut impl Link,
-    bursts: &[Burst],
-    count: usize,
-) -> Vec<Arrival> {
+/// All of `bursts` from one link to another, and what arrived, until `count` have or ten seconds
+/// are over.
+fn carry(from: &mut impl Link, to: &mut impl Link, bursts: &[Burst], count: usize) -> Vec<Arrival> {
     let mut batch: VecDeque<Burst> = bursts.iter().cloned().collect();
     let mut got = Vec::new();
     let end = now() + Duration::from_secs(10);
@@ -83,7 +79,7 @@ pub(super) fn carry(
 }
 
 /// What `bursts` of one link come to, in order for each source port.
-pub(super) fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
+fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     let (own, ports) = (link.local_address(), link.data_ports());
     let mut all = Vec::new();
     for burst in bursts {
@@ -99,7 +95,7 @@ pub(super) fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     all
 }
 
-pub(super) fn by_port(mut got: Vec<Arrival>) -> Vec<Arrival> {
+fn by_port(mut got: Vec<Arrival>) -> Vec<Arrival> {
     got.sort_by_key(|(source, ..)| source.port());
     got
 }
@@ -319,34 +315,20 @@ fn raw_reception_sees_only_its_own_address_and_port() {
     }
 }
 
-/// Two namespaces and a veth pair, or a third between them, removed with it.
-pub(super) struct Namespaces(Vec<Namespace>);
+/// Two namespaces and a veth pair, removed with it.
+struct Namespaces([Namespace; 2]);
 
 impl Namespaces {
-    pub(super) const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
+    const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
 
-    pub(super) fn new(test: &str) -> Option<Self> {
-        let made = Self::spaces(test, &["a", "b"])?;
-        let [a, b] = &made.0[..] else { unreachable!("two") };
+    fn new(test: &str) -> Option<Self> {
+        if !namespace::or_skip(test) {
+            return None;
+        }
+        let made = Self(["a", "b"].map(|role| Namespace::new(role).expect("a namespace")));
+        let [a, b] = &made.0;
         a.ip(&format!("link add eth0 type veth peer name eth0 netns {}", b.name())).expect("veth");
         Some(made.addressed())
-    }
-
-    /// The same with a third between them, number 2, whose interfaces are `port0` and `port1`.
-    pub(super) fn with_middle(test: &str) -> Option<Self> {
-        let made = Self::spaces(test, &["a", "b", "m"])?;
-        for end in 0..2 {
-            let (space, middle) = (&made.0[end], &made.0[2]);
-            let pair = format!("link add eth0 type veth peer name port{end} netns {}", middle.name());
-            space.ip(&pair).expect("veth");
-            middle.ip(&format!("link set port{end} up")).expect("up");
-        }
-        Some(made.addressed())
-    }
-
-    fn spaces(test: &str, roles: &[&str]) -> Option<Self> {
-        let new = |role: &&str| Namespace::new(role).expect("a namespace");
-        namespace::or_skip(test).then(|| Self(roles.iter().map(new).collect()))
     }
 
     fn addressed(self) -> Self {
@@ -371,15 +353,8 @@ impl Namespaces {
         command.args(words).output().is_ok_and(|output| output.status.success())
     }
 
-    /// What a program says in one of them.
-    pub(super) fn output(&self, end: usize, words: &str) -> String {
-        let mut words = words.split(' ');
-        let mut command = self.0[end].command(words.next().expect("a program"));
-        String::from_utf8_lossy(&command.args(words).output().expect("ip runs").stdout).into_owned()
-    }
-
     /// Does something in one of them, on a thread of its own.
-    pub(super) fn within<T: Send>(&self, end: usize, run: impl FnOnce() -> T + Send) -> T {
+    fn within<T: Send>(&self, end: usize, run: impl FnOnce() -> T + Send) -> T {
         self.0[end].enter(|| Ok(run())).expect("enters")
     }
 
@@ -429,7 +404,7 @@ fn a_full_socket_keeps_what_found_no_room_in_order() {
     }
 }
 
-pub(super) fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
+fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
     let most = if to.is_ipv4() { 1_472 } else { 1_452 };
     mixed(to)
         .into_iter()

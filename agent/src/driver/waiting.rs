@@ -9,11 +9,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Longest wait whose end is met by spinning. Those of pacing are shorter; time-outs, for which a late end does no harm, longer.
+/// Longest wait whose end is met by spinning. Those of pacing are shorter; time-outs, for which a
+/// late end does no harm, longer.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Waits until one of `readable` can be read or one of `writable` written, at most `timeout_ns`. Of a short wait the last `spin_ns` are spent
-/// looking instead of sleeping. A signal ends it early.
+/// Waits until one of `readable` can be read or one of `writable` written, at most `timeout_ns`. Of
+/// a short wait the last `spin_ns` are spent looking instead of sleeping. A signal ends it early.
 pub(super) fn wait<'a>(
     readable: impl Iterator<Item = BorrowedFd<'a>>,
     writable: impl Iterator<Item = BorrowedFd<'a>>,
@@ -58,7 +59,6 @@ fn poll(sockets: &mut [PollFd<'_>], timeout_ns: u64) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
@@ -80,45 +80,5 @@ mod tests {
         wait(std::iter::once(socket.as_fd()), [socket.as_fd()].into_iter(), 600_000_000_000, 0)
             .expect("waits");
         assert!(start.elapsed() < Duration::from_secs(60), "did not sleep its time out");
-    }
-
-    /// `cargo test --release -p trimwire-agent --lib -- --ignored --nocapture lateness`
-    #[test]
-    #[ignore = "measures this machine"]
-    fn lateness_of_waits() {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
-        nix::sys::prctl::set_timerslack(1_000).expect("a number");
-        let mut out = std::io::stderr();
-        writeln!(
-            out,
-            "{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}  late by, us",
-            "wait us", "spin us", "p50", "p90", "p99", "p99.9"
-        )
-        .expect("stderr");
-        for timeout_ns in [10_000, 50_000, 200_000, 900_000] {
-            for spin_ns in [0, 20_000, 50_000] {
-                let mut late: Vec<u64> = (0..2_000)
-                    .map(|_| {
-                        let start = now();
-                        wait(std::iter::once(socket.as_fd()), std::iter::empty(), timeout_ns, spin_ns)
-                            .expect("waits");
-                        (start.elapsed().as_nanos() as u64).saturating_sub(timeout_ns)
-                    })
-                    .collect();
-                late.sort_unstable();
-                let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize] as f64 / 1_000.0;
-                writeln!(
-                    out,
-                    "{:>9}{:>9}{:>9.1}{:>9.1}{:>9.1}{:>9.1}",
-                    timeout_ns / 1_000,
-                    spin_ns / 1_000,
-                    at(0.5),
-                    at(0.9),
-                    at(0.99),
-                    at(0.999)
-                )
-                .expect("stderr");
-            }
-        }
     }
 }

@@ -14,7 +14,8 @@ const WAITING: u8 = 1;
 /// Somebody was woken who did not wait: they are not to begin.
 const WOKEN: u8 = 2;
 
-/// A descriptor that can be read once somebody has called [`Self::wake`] during a wait. For one waiting thread and any number of others.
+/// A descriptor that can be read once somebody has called [`Self::wake`] during a wait. For one
+/// waiting thread and any number of others.
 #[derive(Debug)]
 pub struct Wake {
     event: EventFd,

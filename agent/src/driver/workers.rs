@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Codec threads: they and the network's thread meet in two queues, one for tasks, of bounded length, one for what is done.
+//! Codec threads: they and the network's thread meet in two queues, one for tasks, of bounded
+//! length, one for what is done.
 
 use super::wake::Wake;
 use crate::collective::{Done, Task};

@@ -15,8 +15,8 @@ use trimwire_encoder::wire::Prefix;
 use trimwire_encoder::wire::TAG_LEN;
 
 impl Endpoint {
-    /// Takes a datagram: how it arrived, and the UDP payload. Nothing here panics, whatever the bytes: what does not
-    /// fit is counted and ignored.
+    /// Takes a datagram: how it arrived, and the UDP payload. Nothing here panics, whatever the
+    /// bytes: what does not fit is counted and ignored.
     pub fn handle_datagram(&mut self, now_ns: u64, arrived: Arrived, payload: &[u8]) {
         let prefix = match Prefix::parse(payload) {
             Ok(prefix) => prefix,
@@ -61,7 +61,8 @@ impl Endpoint {
         }
     }
 
-    /// A control packet without its tag, in a sealed job; `None` where that is not of the rank's incarnation that the packet names.
+    /// A control packet without its tag, in a sealed job; `None` where that is not of the rank's
+    /// incarnation that the packet names.
     pub(super) fn believed<'a>(&mut self, rank: u16, payload: &'a [u8]) -> Option<&'a [u8]> {
         let Some(key) = &self.config.seal else { return Some(payload) };
         let content = payload.len().checked_sub(TAG_LEN)?;
@@ -100,13 +101,13 @@ impl Endpoint {
         };
         let (plan, dscp) = (self.config.dscp, tos >> 2);
         let last_hop = dscp == plan.trimmed_last_hop;
-        self.stats.cut_last_hop_received += u64::from(last_hop);
+        self.stats.trimmed_last_hop_received += u64::from(last_hop);
         let arrival = Arrival {
             at_ns: now_ns.saturating_sub(age_ns),
-            marked_cut: last_hop || dscp == plan.trimmed,
+            marked_trimmed: last_hop || dscp == plan.trimmed,
             congested: tos & CE == CE,
         };
-        self.stats.cut_received += u64::from(arrival.marked_cut);
+        self.stats.trimmed_received += u64::from(arrival.marked_trimmed);
         let data = DataArrival { arrival, packet: &packet, payload };
         self.with_receiving(now_ns, rank, |peer, cx| peer.on_data(cx, &data));
     }

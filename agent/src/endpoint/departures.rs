@@ -100,7 +100,7 @@ impl Endpoint {
         {
             (payload, segment) = (pieces.into(), each);
             self.stats.pieces_sent += payload.len().div_ceil(segment) as u64;
-            // Of a piece that is cut nothing would be of use.
+            // Of a piece that is trimmed nothing would be of use.
             traffic = Traffic::Droppable;
         }
         let classes = match traffic {

@@ -50,7 +50,8 @@ impl Endpoint {
         begun
     }
 
-    /// Goes on in an epoch that was agreed on elsewhere, in which these ranks have these incarnations: at once, and without an event.
+    /// Goes on in an epoch that was agreed on elsewhere, in which these ranks have these
+    /// incarnations: at once, and without an event.
     pub fn adopt_epoch(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)]) {
         self.membership.follow(epoch, arrivals.iter().copied().collect());
         // Whoever asked for it knows.
@@ -65,7 +66,8 @@ impl Endpoint {
         self.membership.arrivals()
     }
 
-    /// Asks to be let into a job that goes on: of an endpoint that has just been made, with another incarnation than the rank had before. Ends in [`Event::Epoch`].
+    /// Asks to be let into a job that goes on: of an endpoint that has just been made, with another
+    /// incarnation than the rank had before. Ends in [`Event::Epoch`].
     pub fn join(&mut self, now_ns: u64) {
         self.membership.join(now_ns);
         self.settle_epochs(now_ns);
@@ -76,8 +78,10 @@ impl Endpoint {
         self.membership.knocking(now_ns)
     }
 
-    /// A rank starts anew, and listens there: somebody has said so who knows, a launcher or its store. With an incarnation, no other one is believed; without, whichever the rank says. Where incarnations were
-    /// agreed on before ([`EndpointConfig::incarnations`]) a rank that starts anew is not heard without this.
+    /// A rank starts anew, and listens there: somebody has said so who knows, a launcher or its
+    /// store. With an incarnation, no other one is believed; without, whichever the rank says.
+    /// Where incarnations were agreed on before ([`EndpointConfig::incarnations`]) a rank that
+    /// starts anew is not heard without this.
     pub fn admit(&mut self, now_ns: u64, rank: u16, address: SocketAddr, incarnation: Option<u32>) {
         self.with_peer(now_ns, rank, |peer, _| peer.admit(address, incarnation));
     }

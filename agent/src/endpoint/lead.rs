@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How far ahead of its departure data is given out.
 
-/// Bytes that are given out ahead at the line's rate, at most: what has been given out waits in sockets, whose room is bounded, and cannot be taken back.
+/// Bytes that are given out ahead at the line's rate, at most: what has been given out waits in
+/// sockets, whose room is bounded, and cannot be taken back.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Data is given out up to so long before it is to leave, because somebody below holds it until then. Who gives out everything that is due within the lead may rest until half of it
-/// has left: a burst is not worth waking up for.
+/// Data is given out up to so long before it is to leave, because somebody below holds it until
+/// then. Who gives out everything that is due within the lead may rest until half of it has left: a
+/// burst is not worth waking up for.
 #[derive(Debug, Default)]
 pub(super) struct Lead {
     ns: u64,

@@ -85,7 +85,8 @@ impl Schedule {
         self.data.first().map(|&(at_ns, ..)| at_ns)
     }
 
-    /// The peer whose data may leave by `until_ns`, and from when on; its next turn comes behind the others'.
+    /// The peer whose data may leave by `until_ns`, and from when on; its next turn comes behind
+    /// the others'.
     pub(super) fn next_data(&mut self, until_ns: u64) -> Option<(u64, u16)> {
         let &(at_ns, _, rank) = self.data.first()?;
         if at_ns > until_ns {

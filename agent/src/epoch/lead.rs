@@ -53,7 +53,8 @@ impl Lead {
     }
 }
 
-/// What is proposed after these promises: what may have been chosen already, or else all ranks of which none believes another one dead, those of low numbers first, and who knocks. `Err`: too few
+/// What is proposed after these promises: what may have been chosen already, or else all ranks of
+/// which none believes another one dead, those of low numbers first, and who knocks. `Err`: too few
 /// ranks of `members` are left by that.
 pub(super) fn choose(
     members: &RankSet,

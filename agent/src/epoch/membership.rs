@@ -10,18 +10,19 @@ use std::collections::{BTreeMap, VecDeque};
 /// Times of an agreement, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// What is not answered is said again after this time.
+    /// Votes without an answer are repeated after this time.
     pub repeat_ns: u64,
-    /// A rank that is waited for and has been silent for so long is believed dead.
+    /// A rank that has not answered for this time is believed dead.
     pub give_up_ns: u64,
-    /// An agreement fails when it has not come about after this time, and so does the wait to be let in.
+    /// An agreement, or the wait to be let in, fails after this time.
     pub patience_ns: u64,
 }
 
 /// What has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A member wants the next epoch, and takes part in no operation behind the last one that it has used: those are void, and this rank is waited for.
+    /// A member wants the next epoch. Operations after its last one are void, and this rank is
+    /// waited for.
     Wanted {
         /// The member.
         by: u16,
@@ -30,7 +31,7 @@ pub enum Change {
     },
     /// An epoch begins.
     Begun(Epoch),
-    /// It does not, for this rank.
+    /// No epoch begins for this rank.
     Failed(EpochError),
 }
 
@@ -38,12 +39,12 @@ pub enum Change {
 #[derive(Debug)]
 struct Round {
     since_ns: u64,
-    /// When what is not answered is said again.
+    /// When votes without an answer are repeated.
     due_ns: u64,
     admit: bool,
     last: u32,
     suspects: RankSet,
-    /// When those were heard last that are waited for.
+    /// When each awaited rank was heard last.
     heard_ns: BTreeMap<u16, u64>,
     leader: Option<u16>,
     lead: Option<Lead>,
@@ -51,7 +52,7 @@ struct Round {
 
 #[derive(Debug)]
 enum State {
-    /// Of no agreement, or of none yet.
+    /// No agreement is under way.
     Idle,
     Running(Round),
     Joining {
@@ -63,8 +64,9 @@ enum State {
 
 /// One rank's part in the agreements on epochs; see the module for what they guarantee.
 ///
-/// Calls that take `now_ns` are followed by [`Self::poll_transmit`] until it gives `None`, and [`Self::poll_change`] likewise. Votes are datagrams: they may be lost. [`Self::handle_timeout`] is called at the time
-/// that [`Self::poll_timeout`] tells.
+/// After every call that takes `now_ns`, call [`Self::poll_transmit`] and [`Self::poll_change`]
+/// until they give `None`. Call [`Self::handle_timeout`] at the time of [`Self::poll_timeout`].
+/// Votes are datagrams and may be lost.
 #[derive(Debug)]
 pub struct Membership {
     own: u16,
@@ -74,7 +76,8 @@ pub struct Membership {
     epoch: u32,
     decree: Decree,
     state: State,
-    /// Paxos' acceptor. It outlives an agreement that has failed, as others may have counted its votes.
+    /// Paxos' acceptor. It outlives an agreement that has failed, as others may have counted its
+    /// votes.
     promised: u32,
     accepted: Option<(u32, Decree)>,
     /// Incarnations of the members: each has one vote an epoch.
@@ -131,7 +134,8 @@ impl Membership {
         others.map(|(&rank, &incarnation)| (rank, incarnation)).collect()
     }
 
-    /// Whether this rank may begin an operation: it is a member, and no other one has left for the next epoch before it.
+    /// Whether this rank may begin an operation: it is a member, and no other one has left for the
+    /// next epoch before it.
     pub fn may_begin(&self, number: u32) -> bool {
         let all_take_part = self.wanted.is_none_or(|last| later(number, last) == last);
         matches!(self.state, State::Idle) && !self.failed && all_take_part
@@ -153,8 +157,10 @@ impl Membership {
         knocks.map(|(&rank, &(incarnation, _))| (rank, incarnation)).collect()
     }
 
-    /// Asks for the next epoch, without the ranks `exclude`; with `admit`, and where this rank comes to lead, with those that knock. `last` is the last operation number that this rank has used: it
-    /// uses none until [`Change::Begun`]. Every member that is to go on has to ask. After [`Change::Failed`] it may ask again.
+    /// Asks for the next epoch, without the ranks `exclude`; with `admit`, and where this rank
+    /// comes to lead, with those that knock. `last` is the last operation number that this rank has
+    /// used: it uses none until [`Change::Begun`]. Every member that is to go on has to ask. After
+    /// [`Change::Failed`] it may ask again.
     ///
     /// # Errors
     /// [`EpochError::Busy`], and [`EpochError::Excluded`] where the others have gone on.
@@ -190,13 +196,15 @@ impl Membership {
         Ok(())
     }
 
-    /// Goes on in an epoch that was agreed on by another membership of this rank, in which ranks that were let in have these incarnations.
+    /// Goes on in an epoch that was agreed on by another membership of this rank, in which ranks
+    /// that were let in have these incarnations.
     pub fn follow(&mut self, epoch: &Epoch, arrivals: BTreeMap<u16, u32>) {
         let members = epoch.members.iter().copied().collect();
         self.adopt(epoch.number, Decree { members, first: epoch.first, arrivals });
     }
 
-    /// Asks to be let in: of a rank that has started anew. It is in no epoch until [`Change::Begun`].
+    /// Asks to be let in: of a rank that has started anew. It is in no epoch until
+    /// [`Change::Begun`].
     pub fn join(&mut self, now_ns: u64) {
         self.state = State::Joining { since_ns: now_ns, due_ns: now_ns };
         self.handle_timeout(now_ns);
@@ -254,7 +262,8 @@ impl Membership {
         }
     }
 
-    /// Takes a vote of a rank, in its incarnation. Nothing here panics; what does not belong to the agreement is ignored.
+    /// Takes a vote of a rank, in its incarnation. Nothing here panics; what does not belong to the
+    /// agreement is ignored.
     pub fn handle(&mut self, now_ns: u64, from: u16, incarnation: u32, vote: Vote) {
         if from == self.own || from >= self.world {
             return;
@@ -412,7 +421,8 @@ impl Membership {
     }
 
     fn fail(&mut self, error: EpochError) {
-        // What was promised stays promised, and no operation begins: others may have counted this rank in.
+        // What was promised stays promised, and no operation begins: others may have counted this
+        // rank in.
         let epoch = self.next();
         if let State::Running(running) = std::mem::replace(&mut self.state, State::Idle) {
             for &rank in self.decree.members.iter().filter(|rank| !running.suspects.contains(rank)) {
@@ -442,7 +452,8 @@ impl Round {
 }
 
 impl Lead {
-    /// A higher ballot is about: this rank comes with a higher one yet, later each time, and each rank at another time.
+    /// A higher ballot is about: this rank comes with a higher one yet, later each time, and each
+    /// rank at another time.
     fn outbid(&mut self, now_ns: u64, by: u32, own: u16, repeat_ns: u64) {
         let wait_ns = (repeat_ns << round(by).min(4)).saturating_mul(1 + u64::from(own % 7));
         self.ballot = self.ballot.max(by);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Data that arrived before the application expected it: ranks are not in lock-step.
 //!
-//! It is kept, but not acknowledged: what finds no room, or is never asked for, is the sender's to send again. A sender knows how much may be here, all its messages together, and has no more on
+//! It is kept, but not acknowledged: what finds no room, or is never asked for, is the sender's to
+//! send again. A sender knows how much may be here, all its messages together, and has no more on
 //! its way; an honest one never finds the store full.
 
 use crate::transfer::incoming::{Arrival, Tally};
@@ -42,7 +43,8 @@ impl Early {
         Self { messages: BTreeMap::new(), bytes: 0, limit }
     }
 
-    /// Keeps a datagram without the mask that is over its header, if there is room. `None`: dropped.
+    /// Keeps a datagram without the mask that is over its header, if there is room. `None`:
+    /// dropped.
     pub(super) fn keep(
         &mut self,
         id: u32,

@@ -80,7 +80,8 @@ impl Peer {
         let mut ids: Vec<u32> = std::mem::take(&mut self.sends).into_keys().collect();
         ids.extend(std::mem::take(&mut self.finals).into_keys());
         ids.extend(std::mem::take(&mut self.undecided));
-        // Numbers are used once in an incarnation: our packets of before may still be on their way, and say nothing of whom they are for.
+        // Numbers are used once in an incarnation: our packets of before may still be on their way,
+        // and say nothing of whom they are for.
         for &message in &ids {
             self.sent.end(message, Ending::Aborted(Abort { reason: Reason::Restarted, culprit: peer }));
         }

@@ -61,7 +61,8 @@ impl Peer {
         }
     }
 
-    /// Nothing has come of an expected message for a while: is its sender alive, and does it know that it is waited for?
+    /// Nothing has come of an expected message for a while: is its sender alive, and does it know
+    /// that it is waited for?
     pub(super) fn ask_for_life(&mut self, cx: &mut Context<'_>, message: u32) {
         if !self.session.is_open() {
             return self.greet(cx);
@@ -77,7 +78,8 @@ impl Peer {
             return;
         }
         self.control.push_back(Due::Hello { answer: false, to: None });
-        // A sender that has given the message up says so again. Who waits for the precision to decode at has nothing to acknowledge.
+        // A sender that has given the message up says so again. Who waits for the precision to
+        // decode at has nothing to acknowledge.
         if self.receives.get(&message).is_some_and(Incoming::is_receiving) {
             self.queue_ack(message);
         } else {

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HELLOs that this rank sends by itself.
+//! HELLOs that this rank sends by itself, votes on epochs, and ranks that start anew.
 
 use super::timers::Timer;
 use super::{Context, Due, Peer};
+use crate::epoch::Vote;
 use crate::transfer::{TransferError, backoff};
+use std::net::SocketAddr;
 
-/// Whether this peer was greeted in this session: the answer to the only HELLO tells a first round trip, as a handshake does (RFC 9002 §6.2.2; Karn's algorithm).
+/// Votes that wait for one peer: more are said again anyway.
+const VOTES: usize = 16;
+
+/// Whether this peer was greeted in this session. The answer to the only HELLO gives a first round
+/// trip, as a handshake does (RFC 9002 §6.2.2; Karn's algorithm).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Greeted {
     Never,
-    /// Then. Another one may have followed within its round trip; to which the answer is, it does not say, so that the time counts from the first.
+    /// At this time. Another HELLO may have followed within its round trip. The answer does not say
+    /// to which it belongs, so the time counts from the first.
     Once(u64),
     /// And again, since there was no answer for long.
     Again,
@@ -78,7 +85,8 @@ impl Peer {
         if is_dead || silent_ns >= timeouts.patience_ns {
             self.hellos = None;
             if is_dead && !self.session.is_open() {
-                // What is waited for comes no more than answers do. Of one that may start yet each message has its own patience.
+                // What is waited for comes no more than answers do. Of one that may start yet each
+                // message has its own patience.
                 let ids: Vec<u32> = self.receives.keys().copied().collect();
                 for message in ids {
                     if let Some(error) =
@@ -106,5 +114,37 @@ impl Peer {
         self.greeted = Greeted::Again;
         self.control.push_back(Due::Hello { answer: false, to: None });
         self.arm_hello(cx);
+    }
+
+    /// Sends a vote, once there is a session. It may get lost, and is said again by who sends it.
+    pub(crate) fn vote(&mut self, cx: &mut Context<'_>, vote: Vote) {
+        if !self.session.is_open() {
+            return self.greet(cx);
+        }
+        if self.votes.len() < VOTES {
+            self.votes.push_back(vote);
+            self.control.push_back(Due::Vote);
+        }
+    }
+
+    /// The peer's incarnation, where it is known.
+    pub(crate) fn incarnation(&self) -> Option<u32> {
+        self.session.peer()
+    }
+
+    /// The peer has started anew as this incarnation, as the ranks have agreed: what is of the one
+    /// before is void.
+    pub(crate) fn renew(&mut self, cx: &mut Context<'_>, incarnation: u32) {
+        if self.session.renew(incarnation) {
+            self.restarted(cx);
+        }
+    }
+
+    /// The peer has started anew: it listens there, and whatever incarnation it has is believed, or
+    /// this one alone.
+    pub(crate) fn admit(&mut self, address: SocketAddr, incarnation: Option<u32>) {
+        self.session.admit(address, incarnation);
+        // What was known of the process that was there before says nothing of this one.
+        self.runs_since_ns = None;
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long packets to a peer may be: packetization-layer path MTU discovery (RFC 8899), as a machine of times and sizes.
+//! How long packets to a peer may be: packetization-layer path MTU discovery (RFC 8899), as a
+//! machine of times and sizes.
 //!
 //! ```text
 //!  session begins ─► one question as long as both interfaces allow ─ answered ─► that is it (one round trip, beside the HELLO)
@@ -8,19 +9,23 @@
 //!  data is lost again and again ─► a question of the size in use: answered, it was congestion; not answered, as above
 //! ```
 //!
-//! The network's ICMP messages are not needed, and not believed: what does not get through is seen by its absence, be it a black hole or not (RFC 8899 §4.3). An answer that comes late counts still,
-//! so that questions that were lost by chance cost a while of shorter packets at most.
+//! The network's ICMP messages are not needed, and not believed: what does not get through is seen
+//! by its absence, be it a black hole or not (RFC 8899 §4.3). An answer that comes late counts
+//! still, so that questions that were lost by chance cost a while of shorter packets at most.
 //!
-//! Sizes are those of IP packets, in bytes. One size holds for all paths of a peer: questions go the way of control packets. A path that carries less than the others loses long packets, and is used
-//! less for that (spraying).
+//! Sizes are those of IP packets, in bytes. One size holds for all paths of a peer: questions go
+//! the way of control packets. A path that carries less than the others loses long packets, and is
+//! used less for that (spraying).
 
 use crate::config::MTU_LEAST;
 
 /// What control packets are kept within until more is known.
 const LEAST: u16 = MTU_LEAST;
-/// Sizes that paths have: jumbo frames, without and with what tunnels take off (VXLAN 50 or 70); FDDI's and InfiniBand's; Ethernet, likewise; IPv6's least.
+/// Sizes that paths have: jumbo frames, without and with what tunnels take off (VXLAN 50 or 70);
+/// FDDI's and InfiniBand's; Ethernet, likewise; IPv6's least.
 const RUNGS: [u16; 8] = [9_000, 8_900, 4_000, 1_500, 1_450, 1_400, 1_280, LEAST];
-/// Rounds of questions without any answer, and with some (RFC 8899 §5.1.2: MAX_PROBES is 3 by default).
+/// Rounds of questions without any answer, and with some (RFC 8899 §5.1.2: MAX_PROBES is 3 by
+/// default).
 const ROUNDS: u8 = 4;
 const ROUNDS_ANSWERED: u8 = 3;
 /// Questions about a size between two rungs.
@@ -29,7 +34,8 @@ const TRIES: u8 = 2;
 const GRAIN: u16 = 32;
 /// A path that carried what it was suspected not to is not suspected again for so long.
 const CALM_NS: u64 = 200_000_000;
-/// A path that carries less than the interfaces is asked for more after so long (RFC 8899 §5.1.1: PMTU_RAISE_TIMER).
+/// A path that carries less than the interfaces is asked for more after so long (RFC 8899 §5.1.1:
+/// PMTU_RAISE_TIMER).
 const RAISE_NS: u64 = 600_000_000_000;
 /// And one of which nothing was answered.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -133,7 +139,8 @@ impl PathMtu {
         self.timer_ns
     }
 
-    /// Begins to find out, where that has not begun; or asks for more, where that is due. `wait_ns`: for an answer to the first question.
+    /// Begins to find out, where that has not begun; or asks for more, where that is due.
+    /// `wait_ns`: for an answer to the first question.
     pub(super) fn begin(&mut self, now_ns: u64, wait_ns: u64) {
         let Some(most) = self.most() else { return };
         match self.stage {
@@ -220,7 +227,8 @@ impl PathMtu {
         }
     }
 
-    /// The timer has expired. `wait_ns`: how long to wait for an answer after so many waits in vain.
+    /// The timer has expired. `wait_ns`: how long to wait for an answer after so many waits in
+    /// vain.
     pub(super) fn on_timeout(&mut self, now_ns: u64, wait_ns: impl Fn(u32) -> u64) {
         self.timer_ns = None;
         match &mut self.stage {

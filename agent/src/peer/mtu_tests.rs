@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 const WAIT_NS: u64 = 4_000_000;
 
-/// Runs a machine against a path that carries `path`, of whose questions and answers `lost` are lost. Gives the time and the questions that it took, and the longest wait for data.
+/// Runs a machine against a path that carries `path`, of whose questions and answers `lost` are
+/// lost. Gives the time and the questions that it took, and the longest wait for data.
 fn run(mtu: &mut PathMtu, path: u16, mut now_ns: u64, mut lost: impl FnMut() -> bool) -> (u64, usize) {
     let (begun_ns, mut questions, round_trip_ns) = (now_ns, 0, 100_000);
     for _ in 0..200 {
@@ -140,7 +141,8 @@ fn the_smaller_interface_of_two_is_taken_at_once() {
     mtu.told(1, 1_450, WAIT_NS);
     assert_eq!(run(&mut mtu, 1_450, 1, || false), (100_000, 1));
     assert_eq!(mtu.size(), Some(1_450));
-    // This rank's own interface shrinks: known without a question, since the system refuses what is longer.
+    // This rank's own interface shrinks: known without a question, since the system refuses what is
+    // longer.
     mtu.refused(2, 1_280, WAIT_NS);
     assert_eq!((mtu.size(), mtu.take_due()), (Some(1_280), vec![]));
     mtu.refused(3, 9_000, WAIT_NS);

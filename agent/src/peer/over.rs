@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages that are over: a watermark, and how those above it ended.
 //!
-//! Ids are serial numbers (RFC 1982): used in ascending order, give or take those that are on their way at the same time, and compared modulo 2^32. The application says below
-//! which number everything is over ([`Over::retire`]), and of that only the latest endings are remembered. Where it does not, old endings are kept as ranges of numbers, of which there is one where every number is used. Where there are
-//! too many, the oldest is forgotten; what is said of such numbers is that nothing is known, never that they were delivered.
+//! Ids are serial numbers (RFC 1982): used in ascending order, give or take those that are on their
+//! way at the same time, and compared modulo 2^32. The application says below which number
+//! everything is over ([`Over::retire`]), and of that only the latest endings are remembered. Where
+//! it does not, old endings are kept as ranges of numbers, of which there is one where every number
+//! is used. Where there are too many, the oldest is forgotten; what is said of such numbers is that
+//! nothing is known, never that they were delivered.
 
 use crate::transfer::incoming::Epitaph;
 use crate::wire::Abort;
@@ -104,12 +107,14 @@ impl Over {
             return;
         }
         let old = self.below.replace(below);
-        // Numbers go round: what the watermark has left half their circle behind would lie in front of it.
+        // Numbers go round: what the watermark has left half their circle behind would lie in front
+        // of it.
         let round = |id: u32| old.is_some_and(|old| before(id, old)) && !before(id, below);
         self.endings.retain(|&id, _| !round(id));
         let endings = &self.endings;
         self.order.retain(|id| endings.contains_key(id));
-        // The latest endings are remembered for longer: the other end may not have heard of them yet.
+        // The latest endings are remembered for longer: the other end may not have heard of them
+        // yet.
         self.ranges.retain(|_, (last, _)| !before(*last, below));
     }
 

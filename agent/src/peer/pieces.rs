@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DATA packets that came in PIECEs, as the way was too short for them, put together again.
 //!
-//! What is lost of one is not asked for: the packet counts as lost, and is sent again. So no more is kept than what may be under way at once, and the oldest packet gives way.
+//! Lost pieces are not asked for: the packet counts as lost and is resent. So only what may be in
+//! flight at once is kept, and the oldest packet gives way.
 
 use crate::config::MTU_MOST;
 use crate::wire::Piece;
 use std::collections::VecDeque;
 
-/// Packets that may be incomplete, of all peers together, and at most and at least of one: whoever can write a peer's address fills its part unchecked, as the check is in the whole packet.
+/// Incomplete packets that are kept: of all peers, at most of one, and at least of one. Whoever can
+/// forge a peer's address can fill its part: the check is in the whole packet.
 const PACKETS: usize = 512;
 const OF_A_PEER: (usize, usize) = (4, 64);
 /// The longest is a little shorter.
@@ -41,7 +43,8 @@ impl Pieces {
         Self { partial: VecDeque::new(), most: part.clamp(OF_A_PEER.0, OF_A_PEER.1) }
     }
 
-    /// Takes a part. Gives the packet that it completes, and whether any of its parts had experienced congestion.
+    /// Takes a part. Gives the packet that it completes, and whether any of its parts had
+    /// experienced congestion.
     pub(super) fn take(&mut self, piece: &Piece<'_>, congested: bool) -> Option<(Vec<u8>, bool)> {
         let (offset, total) = (usize::from(piece.offset), usize::from(piece.total));
         if total > LONGEST {
@@ -68,7 +71,7 @@ impl Pieces {
         let end = offset + piece.part.len();
         partial.bytes.get_mut(offset..end)?.copy_from_slice(piece.part);
         partial.congested |= congested;
-        // What was cut on its way may end within eight bytes.
+        // What was trimmed on its way may end within eight bytes.
         let end = if end == total { end.div_ceil(Piece::UNIT) } else { end / Piece::UNIT };
         for unit in offset / Piece::UNIT..end {
             let word = partial.held.get_mut(unit / 64)?;
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_becomes_whole_gives_way_and_a_cut_part_completes_nothing() {
+    fn what_never_becomes_whole_gives_way_and_a_trimmed_part_completes_nothing() {
         let mut pieces = Pieces::new(2);
         for number in 0..1_000 {
             let whole = packet(number, 9_000);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What arrives from a peer. Nothing here panics, whatever the bytes: what does not fit is counted and ignored.
+//! What arrives from a peer. Nothing here panics, whatever the bytes: what does not fit is counted
+//! and ignored.
 
 use super::over::Ending;
 use super::session::{Greeting, Verdict};
@@ -12,9 +13,11 @@ use crate::wire::{Abort, Control, Final, Forward, Hello, Identity, Probe, Progre
 use std::net::SocketAddr;
 use trimwire_encoder::{HeaderMask, PacketView};
 
-/// Control packets that may wait to be sent to one peer. Beyond it, answers are left out: they will be asked for again.
+/// Control packets that may wait to be sent to one peer. Beyond it, answers are left out: they will
+/// be asked for again.
 const DUE_MAX: usize = 4_096;
-/// A packet that was lost so often may be too long for the path (RFC 8899 §4.3): once more than chance and bursts of others explain easily.
+/// After this many losses a packet may be too long for the path (RFC 8899 §4.3): more than chance
+/// and others' bursts explain.
 const IN_VAIN: u8 = 2;
 
 impl Peer {
@@ -97,7 +100,8 @@ impl Peer {
         }
     }
 
-    /// We know the peer. Who has something to send asks whether the peer knows us, unless it has said so.
+    /// We know the peer. Who has something to send asks whether the peer knows us, unless it has
+    /// said so.
     fn begin(&mut self, cx: &mut Context<'_>, known: bool) {
         self.hellos = None;
         self.mask = cx.config.mask_of(self.session.peer().unwrap_or(0));
@@ -158,7 +162,7 @@ impl Peer {
             return;
         };
         cx.stats.data_received += 1;
-        cx.stats.cut_received += u64::from(taken.cut && !data.arrival.marked_cut);
+        cx.stats.trimmed_received += u64::from(taken.trimmed && !data.arrival.marked_trimmed);
         let over = transfer.is_over(cx.now_ns);
         if !over {
             self.arriving.insert(message);
@@ -170,7 +174,7 @@ impl Peer {
                 cx.events.push_back(Event::Row { from: self.rank, message, row });
             }
         }
-        self.count_data(data.arrival.at_ns, data.payload.len(), taken.cut || data.arrival.marked_cut);
+        self.count_data(data.arrival.at_ns, data.payload.len(), taken.trimmed || data.arrival.marked_trimmed);
         if over {
             return self.deliver(cx, message);
         }
@@ -198,12 +202,12 @@ impl Peer {
         };
         cx.stats.data_received += 1;
         // How many planes the sender sends is not known before it says so.
-        let cut = data.arrival.marked_cut;
-        let ack = early.tally.count(data.arrival, header.index, cut, ack_every);
+        let trimmed = data.arrival.marked_trimmed;
+        let ack = early.tally.count(data.arrival, header.index, trimmed, ack_every);
         if ack && !std::mem::replace(&mut early.ack_queued, true) {
             self.control.push_back(Due::EarlyAck { message });
         }
-        self.count_data(data.arrival.at_ns, data.payload.len(), cut);
+        self.count_data(data.arrival.at_ns, data.payload.len(), trimmed);
     }
 
     /// Queues an answer, unless too many wait.
@@ -280,7 +284,8 @@ impl Peer {
             if let Some(ending) = self.received.ending(message) {
                 return self.answer_ended(message, ending, probe.sequence);
             }
-            // Answered without having to keep anything; kept, if there is room, to be answered again when the application asks.
+            // Answered without having to keep anything; kept, if there is room, to be answered
+            // again when the application asks.
             self.early.keep_probe(message, *probe);
             if self.control.len() < DUE_MAX {
                 let due = Due::EarlyStatus { message, sequence: probe.sequence };
@@ -363,7 +368,8 @@ impl Peer {
         }
     }
 
-    /// The peer has given a message up; in which direction, it does not say: messages of both have different numbers or the same fate.
+    /// The peer has given a message up; in which direction, it does not say: messages of both have
+    /// different numbers or the same fate.
     fn on_abort(&mut self, cx: &mut Context<'_>, message: u32, abort: Abort) {
         let peer = self.rank;
         let error = TransferError::Aborted { peer, message, culprit: abort.culprit, reason: abort.reason };

@@ -12,14 +12,20 @@
 //!  (A knows that B knows A)
 //! ```
 //!
-//! DATA waits for the last step: it may take another path than control packets, and overtake the HELLO without which it is not believed.
+//! DATA waits for the last step: it may take another path than control packets, and overtake the
+//! HELLO without which it is not believed.
 //!
-//! Where a rendezvous has told the incarnations, A's first HELLO echoes b already, and the third line begins it. No other incarnation is believed then.
+//! Where a rendezvous has told the incarnations, A's first HELLO echoes b already, and the third
+//! line begins it. No other incarnation is believed then.
 //!
-//! An incarnation is taken over only from a HELLO that echoes ours, so that it was us whom its sender heard: a stranger cannot end a session by claiming that a rank
-//! has started anew. One that was superseded never comes back, or a HELLO of before, repeated, would end the session that came after it. After that every control packet carries both incarnations, and DATA comes from the address and the source ports that the HELLO named.
+//! An incarnation is taken over only from a HELLO that echoes ours, so that its sender heard us: a
+//! stranger cannot end a session by claiming that a rank has started anew. A superseded incarnation
+//! never comes back: an old HELLO, repeated, would end the session after it. From then on every
+//! control packet carries both incarnations, and DATA comes from the address and the source ports
+//! that the HELLO named.
 //!
-//! A peer with several interfaces names all its addresses. Control packets keep to one way, the last that something was heard on, and try the next one when nobody answers.
+//! A peer with several interfaces names all its addresses. Control packets keep to one way, the
+//! last that something was heard on, and try the next one when nobody answers.
 
 use crate::wire::{Hello, Identity};
 use std::collections::VecDeque;
@@ -27,8 +33,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Incarnations that are remembered after they were superseded.
 const FORMER: usize = 64;
-/// So many packets of a former incarnation, with none of the present one between, and it is believed to live after all: a HELLO that was never
-/// delivered in its time may have come late and looked like a restart.
+/// This many packets of a former incarnation, with none of the present one between, show that it
+/// lives after all: a delayed HELLO may have looked like a restart.
 const KNOCKS: u32 = 40;
 
 /// What a control packet's identity means.
@@ -76,7 +82,8 @@ pub(super) struct Session {
     addresses: Vec<IpAddr>,
     /// How many this rank has.
     own_addresses: u16,
-    /// The way of control packets: from the address of this index, to the peer's, each counted round.
+    /// The way of control packets: from the address of this index, to the peer's, each counted
+    /// round.
     way: u16,
     /// Sorted.
     ports: Vec<u16>,

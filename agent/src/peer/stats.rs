@@ -3,7 +3,7 @@
 
 use super::Peer;
 use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
-use crate::transfer::outgoing::Heard;
+use crate::transfer::Heard;
 
 impl Peer {
     pub(crate) fn stats(&self) -> &PeerStats {
@@ -15,28 +15,29 @@ impl Peer {
     }
 
     /// Counts DATA that came at a time.
-    pub(super) fn count_data(&mut self, at_ns: u64, bytes: usize, cut: bool) {
+    pub(super) fn count_data(&mut self, at_ns: u64, bytes: usize, trimmed: bool) {
         self.stats.data_received += 1;
         self.stats.data_bytes_received += bytes as u64;
-        self.stats.cut_received += u64::from(cut);
+        self.stats.trimmed_received += u64::from(trimmed);
         self.first_data_ns.get_or_insert(at_ns);
         // Stamps of a burst may be in another order than the burst.
         self.stats.last_data_ns = self.stats.last_data_ns.max(Some(at_ns));
     }
 
-    /// Counts what the peer has told, and hands it to the rate algorithm, which counts whole frames: `overhead` bytes more than a payload.
+    /// Counts what the peer has told, and hands it to the rate algorithm, which counts whole
+    /// frames: `overhead` bytes more than a payload.
     pub(super) fn take_feedback(&mut self, heard: &Heard, overhead: u16) {
         let mut feedback = heard.feedback;
         let packets = u64::from(feedback.arrived) + u64::from(feedback.lost);
         feedback.bytes += u64::from(overhead) * packets;
         self.stats.arrived += u64::from(feedback.arrived);
-        self.stats.cut += u64::from(feedback.cut);
+        self.stats.trimmed += u64::from(feedback.trimmed);
         self.stats.marked += u64::from(feedback.marked);
         self.stats.lost += u64::from(feedback.lost);
         self.slowdown.tell(self.rate.as_mut(), &feedback, heard.answered);
         self.pacer.heard(
             feedback.arrived,
-            feedback.cut.saturating_add(feedback.marked).saturating_add(feedback.lost),
+            feedback.trimmed.saturating_add(feedback.marked).saturating_add(feedback.lost),
         );
     }
 

@@ -6,7 +6,8 @@ use super::timers::Timer;
 use super::{Context, Due, Peer};
 use crate::config::EndpointConfig;
 use crate::pacing::Pace;
-use crate::transfer::outgoing::{Chunk, Load, Outgoing};
+use crate::transfer::Chunk;
+use crate::transfer::outgoing::{Load, Outgoing};
 use crate::wire::{Identity, Progress, Report, Wanted, Writer};
 use std::net::SocketAddr;
 
@@ -35,14 +36,16 @@ impl Peer {
         !self.control.is_empty()
     }
 
-    /// The next control packet that is still called for: where to, by which of this rank's addresses, when, and its payload.
+    /// The next control packet that is still called for: where to, by which of this rank's
+    /// addresses, when, and its payload.
     pub(crate) fn next_control(&mut self, cx: &mut Context<'_>) -> Option<(SocketAddr, u16, u64, Vec<u8>)> {
         while let Some(due) = self.control.pop_front() {
             let to = match due {
                 Due::Hello { to: Some((to, _)), .. } => Some(to),
                 _ => self.session.address_of(self.session.way()),
             };
-            // A question is about what was sent before it, and does not overtake what has not left yet.
+            // A question is about what was sent before it, and does not overtake what has not left
+            // yet.
             let data_ns = match due {
                 Due::Probe(message) => self.sends.get(&message).map_or(0, Outgoing::departs_ns),
                 _ => 0,
@@ -159,10 +162,12 @@ impl Peer {
 
     /// The message that goes first among those that may send, and how many of its packets may.
     ///
-    /// What the peer has asked for goes to rows; the path bounds it. Everything else may have to wait there where early data does (`early`), and its room is this peer's to keep count of: a window for
-    /// messages that are known to wait, all together, and another one for those of which nothing has been heard.
+    /// Data that the peer asked for goes to rows and is bounded by the path. Other data may wait at
+    /// the peer as early data does (`early`). Its room is this peer's to keep count of: a window
+    /// for messages that are known to wait, all together, and another for those not heard of yet.
     fn next_message(&self, config: &EndpointConfig) -> Option<(Sending, usize)> {
-        // Packets that are too long for the path would be lost, and cut into pieces they cannot be trimmed: a round trip tells.
+        // Packets that are too long for the path would be lost, and in pieces they cannot be
+        // trimmed: a round trip tells.
         if !self.session.is_confirmed() || !self.mtu.is_settled() {
             return None;
         }
@@ -200,8 +205,9 @@ impl Peer {
         expected.map(|transfer| transfer.in_flight().bytes).sum()
     }
 
-    /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many ranks a peer's part of the window is less than that, and a ring, whose ranks send to one other
-    /// each, would never fill its link.
+    /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many
+    /// ranks a peer's part of the window is less than that, and a ring, whose ranks send to one
+    /// other each, would never fill its link.
     fn path_bytes(&self) -> u64 {
         let least_ns = self.estimate.data.minimum_ns().unwrap_or(0);
         (2 * u128::from(self.rate.rate_bps()) * u128::from(least_ns) / 8_000_000_000)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the path to a peer carries: the questions about it as packets, and what follows from the answers.
+//! What the path to a peer carries: the questions about it as packets, and what follows from the
+//! answers.
 
 use super::timers::Timer;
 use super::{Context, Due, Peer};
@@ -10,13 +11,15 @@ use crate::wire::{CONTROL_LEN_MAX, Path, Piece, Writer};
 use std::net::SocketAddr;
 use trimwire_encoder::wire::TAG_LEN;
 
-/// Bytes of IP and UDP headers in front of a payload. Trimwire sends no options and no extension headers.
+/// Bytes of IP and UDP headers in front of a payload. Trimwire sends no options and no extension
+/// headers.
 fn headers(to: Option<SocketAddr>) -> u16 {
     if to.is_some_and(|to| to.is_ipv6()) { 48 } else { 28 }
 }
 
 impl Peer {
-    /// Bytes of the longest IP packets that the path carries, as far as is known; `None` while nothing is, and where nobody asks.
+    /// Bytes of the longest IP packets that the path carries, as far as is known; `None` while
+    /// nothing is, and where nobody asks.
     pub(crate) fn path_mtu(&self) -> Option<u16> {
         self.mtu.size().filter(|_| self.mtu.is_settled())
     }
@@ -48,7 +51,8 @@ impl Peer {
         self.ask_path();
     }
 
-    /// The peer does not answer: perhaps its answers are too long for the way back. It is told with the questions about the path, the short ones of which get through.
+    /// The peer does not answer: its answers may be too long for the way back. Questions about the
+    /// path tell it so; the short ones get through.
     pub(super) fn suspect_both_ways(&mut self, cx: &Context<'_>) {
         self.unheard = true;
         self.suspect_path(cx);
@@ -104,12 +108,14 @@ impl Peer {
         self.ask_path();
     }
 
-    /// Takes a part of a DATA packet. Gives the packet that it completes, and whether congestion was experienced.
+    /// Takes a part of a DATA packet. Gives the packet that it completes, and whether congestion
+    /// was experienced.
     pub(crate) fn on_piece(&mut self, piece: &Piece<'_>, congested: bool) -> Option<(Vec<u8>, bool)> {
         self.pieces.take(piece, congested)
     }
 
-    /// Why a message is given up of which nothing gets through: the path, where that carries not even the least.
+    /// Why a message is given up of which nothing gets through: the path, where that carries not
+    /// even the least.
     pub(super) fn cause(&self, error: TransferError) -> TransferError {
         let TransferError::Stalled { peer, message, waited_ns, .. } = error else { return error };
         let (true, Some(to)) = (self.mtu.is_too_small(), self.address()) else { return error };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which losses mean congestion. Links with bit errors lose packets at any rate, and a slower sender loses as many of a hundred.
+//! Which losses mean congestion. Links with bit errors lose packets at any rate, and a slower
+//! sender loses as many of a hundred.
 
 use super::round::Round;
 use super::{PathModel, Rate};
@@ -7,14 +8,20 @@ use std::num::NonZeroU16;
 
 /// Separates losses of queues from random ones, by what comes with them.
 ///
-/// - **A path that trims** loses packets to a queue only if its trim queue is full. Then half of what arrives is trimmed, or whole packets wait longer than in queues that trim.
-/// - **A queue that drops** is full, and what arrives has waited in it or is marked (TCP Veno, Fu and Liew, JSAC 2003, separates by the queue as well). All of its losses count.
-/// - **More than the part.** A sender with more than its part of the receiver's line may lose packets there, from a queue too short to see. All of these losses count, too.
-/// - **Neither.** Few losses are the link's (BBR tolerates 2 %: draft-ietf-ccwg-bbr, `LossThresh`). More start a *trial* at half the rate (as PCC, Dong et al., NSDI 2015, tries rates). What is lost at half the rate, the rate
-///   does not lose: this share counts as random from then on, and the rate comes back if that explains what was lost before.
+/// - **A path that trims** loses packets to a queue only if its trim queue is full. Then half of
+///   what arrives is trimmed, or whole packets wait longer than in queues that trim.
+/// - **A queue that drops** is full, and what arrives has waited in it or is marked (TCP Veno, Fu
+///   and Liew, JSAC 2003, separates by the queue as well). All of its losses count.
+/// - **More than the part.** A sender with more than its part of the receiver's line may lose
+///   packets there, from a queue too short to see. All of these losses count, too.
+/// - **Neither.** Few losses are the link's (BBR tolerates 2 %: draft-ietf-ccwg-bbr, `LossThresh`).
+///   More start a *trial* at half the rate (as PCC, Dong et al., NSDI 2015, tries rates). What is
+///   lost at half the rate, the rate does not lose: this share counts as random from then on, and
+///   the rate comes back if that explains what was lost before.
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
-    /// Packets have met a queue if they waited for longer than this, ns: where queues drop, and where they trim.
+    /// Packets have met a queue if they waited for longer than this, ns: where queues drop, and
+    /// where they trim.
     queued_ns: f64,
     trim_queued_ns: f64,
     /// When the path trimmed last.
@@ -49,7 +56,8 @@ pub(super) struct Judged {
 
 /// A queue that drops delays by more than this share of the trim delay.
 const QUEUED: f64 = 1.0 / 8.0;
-/// Queues that trim delay whole packets by at most so many trim delays, as `transfer/path.rs` waits for.
+/// Queues that trim delay whole packets by at most so many trim delays, as `transfer/path.rs` waits
+/// for.
 const TRIM_QUEUES: f64 = 4.0;
 /// A path trims if it did within this time, as long as a least round trip is remembered.
 const TRIMS_NS: u64 = 10_000_000_000;
@@ -59,11 +67,14 @@ const SWAMPED: f64 = 0.5;
 const TOLERATED: f64 = 0.03;
 /// Or so much beyond what a trial found, of that.
 const BEYOND: f64 = 1.5;
-/// A round that loses as large a share, and so many packets, beyond what is random, starts a trial at once.
+/// A round that loses as large a share, and so many packets, beyond what is random, starts a trial
+/// at once.
 const BURST: (f64, f64) = (0.1, 3.0);
-/// Rounds that lose more than this are congested whatever else they say: at twice what a limiter without a queue (a policer) lets pass it drops half, and at half the rate nothing.
+/// Rounds that lose more than this are congested whatever else they say: at twice what a limiter
+/// without a queue (a policer) lets pass it drops half, and at half the rate nothing.
 const MOST: f64 = 0.5;
-/// No trial finds a larger share random: with as much lost at half the rate, a limiter may lose it still.
+/// No trial finds a larger share random: with as much lost at half the rate, a limiter may lose it
+/// still.
 const MOST_RANDOM: f64 = 0.3;
 /// Less than this is not remembered as random.
 const LEAST: f64 = 0.02;
@@ -98,7 +109,7 @@ impl Losses {
 
     /// Takes a round. Trials change `rate`.
     pub(super) fn judge(&mut self, now_ns: u64, round: &Round, rate: &mut Rate) -> Judged {
-        if round.cut > 0.0 {
+        if round.trimmed > 0.0 {
             self.trimmed_ns = Some(now_ns);
         }
         let trims = self.trims(now_ns);
@@ -138,7 +149,7 @@ impl Losses {
     fn met_queue(&self, round: &Round, trims: bool) -> bool {
         let limit_ns = if trims { self.trim_queued_ns } else { self.queued_ns };
         let waited = round.queue_ns.is_none_or(|queue_ns| queue_ns > limit_ns);
-        let swamped = round.cut > 0.0 && round.cut >= SWAMPED * (round.packets - round.lost);
+        let swamped = round.trimmed > 0.0 && round.trimmed >= SWAMPED * (round.packets - round.lost);
         waited || swamped || (!trims && round.marked > 0.0)
     }
 
@@ -147,7 +158,8 @@ impl Losses {
         self.senders.map(|senders| rate.line_bps / f64::from(senders.get()))
     }
 
-    /// Who loses at random stays at its part: then the others, too, can tell random losses from those at the receiver's port.
+    /// Who loses at random stays at its part: then the others, too, can tell random losses from
+    /// those at the receiver's port.
     fn has_more_than_its_part(&self, rate: &mut Rate) -> bool {
         let Some(part_bps) = self.part_bps(rate).filter(|&part_bps| part_bps < rate.bps) else {
             return false;
@@ -194,13 +206,15 @@ impl Losses {
     }
 }
 
-/// Hardly more of so many packets are lost where a share of all is: the mean and two standard deviations.
+/// Hardly more of so many packets are lost where a share of all is: the mean and two standard
+/// deviations.
 fn usual(share: f64, packets: f64) -> f64 {
     let mean = share * packets;
     mean + 2.0 * mean.sqrt()
 }
 
-/// The round with only so many of its losses, and of those that were reported before it. The others say nothing, as if these packets had not been sent.
+/// The round with only so many of its losses, and of those that were reported before it. The others
+/// say nothing, as if these packets had not been sent.
 fn with(round: &Round, lost: f64, unheard_lost: f64) -> Round {
     let packets = (round.packets - (round.lost - lost)).max(1.0);
     let unheard = round.unheard - (round.unheard_lost - unheard_lost);

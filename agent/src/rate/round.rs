@@ -3,18 +3,22 @@
 
 use super::{Feedback, PathModel};
 
-/// Where a round trip has fewer packets than this, a round lasts until so many were reported: a share of two packets says little,
-/// and slow flows would otherwise take more steps per packet than fast ones.
+/// Where a round trip has fewer packets than this, a round lasts until so many were reported: a
+/// share of two packets says little, and slow flows would otherwise take more steps per packet than
+/// fast ones.
 pub const ROUND_PACKETS: u32 = 16;
 /// A round ends after so many round trips even with fewer packets, and counts for less then.
 const LONGEST: u64 = 8;
 /// A report that covers many rounds counts for at most so many.
 const MOST_WEIGHT: f64 = 4.0;
-/// The least round trip is the least of this time, and of up to twice this time: routes change (BBR's window is as long).
+/// The least round trip is the least of this time, and of up to twice this time: routes change
+/// (BBR's window is as long).
 const MINIMUM_WINDOW_NS: u64 = 5_000_000_000;
-/// A full trim queue takes about so many trim delays: the fabric file's defaults are 20 µs to 40 µs, and 100 µs at half the line.
+/// A full trim queue takes about so many trim delays: the fabric file's defaults are 20 µs to 40
+/// µs, and 100 µs at half the line.
 const TRIM_QUEUES: f64 = 5.0;
-/// A rate counts as used in full where half of it was (RFC 7661 §4.2: a window is validated if half of it was acknowledged).
+/// A rate counts as used in full where half of it was (RFC 7661 §4.2: a window is validated if half
+/// of it was acknowledged).
 const VALIDATED: u64 = 2;
 /// Length of a round as long as no round trip was measured, at least.
 const UNKNOWN_RTT_NS: u64 = 10_000;
@@ -24,7 +28,7 @@ const UNKNOWN_RTT_NS: u64 = 10_000;
 pub(super) struct Round {
     /// Packets that arrived or were lost; at least 1.
     pub(super) packets: f64,
-    pub(super) cut: f64,
+    pub(super) trimmed: f64,
     pub(super) marked: f64,
     pub(super) lost: f64,
     /// Mean of the round trips.
@@ -33,14 +37,17 @@ pub(super) struct Round {
     pub(super) weight: f64,
     /// The same for increases, which go by time as long as the packets say enough for it.
     pub(super) increase_weight: f64,
-    /// How long packets waited in queues: mean round trip above the least one, of this round or the one before, whichever is more. A loss is found out later than the queue that it met.
+    /// How long packets waited in queues: mean round trip above the least one, of this round or the
+    /// one before, whichever is more. A loss is found out later than the queue that it met.
     pub(super) queue_ns: Option<f64>,
-    /// Packets that were reported while the law waited for its last step's effect, and how many of them were marked or cut, and lost.
+    /// Packets that were reported while the algorithm waited for its last step's effect, and how
+    /// many of them were marked or trimmed, and lost.
     pub(super) unheard: f64,
     pub(super) unheard_marked: f64,
     pub(super) unheard_lost: f64,
-    /// How long its packets tested the rate: its length, but no more than twice the time that they take at that rate. A sender that had nothing to send has
-    /// learnt nothing of the path meanwhile, and gains nothing by it (RFC 7661 §4.3).
+    /// How long its packets tested the rate: its length, but no more than twice the time that they
+    /// take at that rate. A sender that had nothing to send has learnt nothing of the path
+    /// meanwhile, and gains nothing by it (RFC 7661 §4.3).
     pub(super) used_ns: u64,
     /// The newest round trip.
     pub(super) newest_rtt_ns: u64,
@@ -53,7 +60,7 @@ pub(super) struct Rounds {
     deaf_from_ns: u64,
     deaf_until_ns: u64,
     arrived: u64,
-    cut: u64,
+    trimmed: u64,
     marked: u64,
     lost: u64,
     bytes: u64,
@@ -63,7 +70,7 @@ pub(super) struct Rounds {
     round_trips: Mean,
     /// Of the round before.
     earlier: Option<f64>,
-    /// Of reports while the law waited.
+    /// Of reports while the algorithm waited.
     unheard_round_trips: Mean,
     /// Least round trip of this window and of the last.
     least_ns: [Option<u64>; 2],
@@ -80,7 +87,7 @@ impl Rounds {
             deaf_until_ns: 0,
             trim_delay_ns: path.trim_delay_ns,
             arrived: 0,
-            cut: 0,
+            trimmed: 0,
             marked: 0,
             lost: 0,
             bytes: 0,
@@ -103,10 +110,10 @@ impl Rounds {
             self.measured(now_ns, rtt_ns);
         }
         if now_ns < self.deaf_until_ns && now_ns >= self.deaf_from_ns {
-            let [arrived, cut, marked, lost] =
-                [feedback.arrived, feedback.cut, feedback.marked, feedback.lost].map(u64::from);
+            let [arrived, trimmed, marked, lost] =
+                [feedback.arrived, feedback.trimmed, feedback.marked, feedback.lost].map(u64::from);
             self.unheard = self.unheard.saturating_add(arrived + lost);
-            self.unheard_marked = self.unheard_marked.saturating_add((cut + marked).min(arrived));
+            self.unheard_marked = self.unheard_marked.saturating_add((trimmed + marked).min(arrived));
             self.unheard_lost = self.unheard_lost.saturating_add(lost);
             self.unheard_round_trips.add(feedback.rtt_ns);
             return None;
@@ -114,7 +121,7 @@ impl Rounds {
         self.round_trips.add(feedback.rtt_ns);
         let arrived = u64::from(feedback.arrived);
         self.arrived = self.arrived.saturating_add(arrived);
-        self.cut = self.cut.saturating_add(u64::from(feedback.cut).min(arrived));
+        self.trimmed = self.trimmed.saturating_add(u64::from(feedback.trimmed).min(arrived));
         self.marked = self.marked.saturating_add(u64::from(feedback.marked).min(arrived));
         self.lost = self.lost.saturating_add(u64::from(feedback.lost));
         self.bytes = self.bytes.saturating_add(feedback.bytes);
@@ -135,7 +142,7 @@ impl Rounds {
         let by_use = used_ns as f64 / self.latest_ns as f64;
         let round = Round {
             packets: packets as f64,
-            cut: self.cut as f64,
+            trimmed: self.trimmed as f64,
             marked: self.marked as f64,
             lost: self.lost as f64,
             rtt_ns: self.round_trips.mean(),
@@ -152,10 +159,11 @@ impl Rounds {
         Some(round)
     }
 
-    /// Reports that arrive within a round trip speak of packets that left before the step that was just taken: they are not
-    /// heard, or the law would answer the same queue twice.
+    /// Reports that arrive within a round trip speak of packets that left before the step that was
+    /// just taken: they are not heard, or the algorithm would answer the same queue twice.
     ///
-    /// `share` of the packets were cut: these waited in the trim queue, for a time that no round trip shows.
+    /// `share` of the packets were trimmed: these waited in the trim queue, for a time that no
+    /// round trip shows.
     pub(super) fn wait_for_effect(&mut self, now_ns: u64, share: f64) {
         let trim_queue_ns = share.clamp(0.0, 1.0) * TRIM_QUEUES * self.trim_delay_ns as f64;
         self.deaf_until_ns = now_ns.saturating_add(self.latest_ns).saturating_add(trim_queue_ns as u64);
@@ -180,7 +188,7 @@ impl Rounds {
 
     fn restart(&mut self, now_ns: u64) {
         self.begin_ns = Some(now_ns);
-        (self.arrived, self.cut, self.marked, self.lost) = (0, 0, 0, 0);
+        (self.arrived, self.trimmed, self.marked, self.lost) = (0, 0, 0, 0);
         (self.bytes, self.unheard, self.unheard_marked, self.unheard_lost) = (0, 0, 0, 0);
         self.earlier = std::mem::take(&mut self.round_trips).mean();
         self.unheard_round_trips = Mean::default();

@@ -7,9 +7,11 @@ use std::num::NonZeroU16;
 
 /// What a sender makes of the number that it is told.
 ///
-/// The number is the receiver's word about its own link, and says nothing of what else is in the way. So it is no rate to send at, but one to come back to: rounds without
-/// congestion give back half of what is missing of it, cuts, marks and losses reduce as ever, and congestion below it makes it count for less. The most that a
-/// receiver can do with a number is to have its own senders as slow as laws get, or as fast as the line.
+/// The number is the receiver's word about its own link. Other links may be slower, so it is no
+/// rate to send at, but one to come back to. Rounds without congestion give back half of what is
+/// missing. Trims, marks and losses reduce as ever, and congestion below it makes it count for
+/// less. A false number makes the receiver's own senders as slow as algorithms get, or as fast as
+/// the line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Share {
     senders: Option<NonZeroU16>,
@@ -17,13 +19,14 @@ pub(super) struct Share {
     believed_bps: f64,
 }
 
-/// Congestion below this much of what is believed to be free has another cause than those who send to the same receiver.
+/// Congestion below this part of the believed share is not caused by senders to the same receiver.
 const BELOW: f64 = 0.9;
 /// What a round without congestion gives back of what is missing of the belief.
 const REGAINED: f64 = 0.1;
 
 impl Share {
-    /// Takes what a report tells. When others have left, what they had is the rest's in proportion, at once: slow flows' rounds are longer than that may wait.
+    /// Takes what a report tells. When others have left, what they had is the rest's in proportion,
+    /// at once: slow flows' rounds are longer than that may wait.
     pub(super) fn told(&mut self, senders: Option<NonZeroU16>, rate: &mut Rate) {
         let Some(now) = senders else { return };
         if self.senders == senders {
@@ -53,7 +56,8 @@ impl Share {
         increase
     }
 
-    /// A round with congestion, after the law's own reduction from `before_bps`. `repaired`: what is cut is sent again.
+    /// A round with congestion, after the algorithm's own reduction from `before_bps`. `repaired`:
+    /// what is trimmed is sent again.
     pub(super) fn on_congestion(&mut self, round: &Round, before_bps: f64, repaired: bool, rate: &mut Rate) {
         if self.senders.is_none() {
             return;
@@ -61,8 +65,9 @@ impl Share {
         if before_bps < BELOW * self.believed_bps {
             self.believed_bps = f64::midpoint(self.believed_bps, before_bps);
         }
-        // Who has more than its part gives it back. Where cuts are accepted that would only take time: a cut packet has arrived.
-        if repaired && round.cut > 0.0 {
+        // Who has more than its part gives it back. Where trims are accepted that would only take
+        // time: a trimmed packet has arrived.
+        if repaired && round.trimmed > 0.0 {
             rate.set(rate.bps.min(self.part_bps(rate)));
         }
     }

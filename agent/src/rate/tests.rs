@@ -1,45 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each law does with reports; docs/explanation/rates.md and `tests/rate_laws.rs` show what comes of it on a link.
+//! What each algorithm does with reports; docs/explanation/rates.md and `tests/rate_laws.rs` show
+//! what comes of it on a link.
 use super::*;
 use proptest::prelude::*;
 
 const LINE: u64 = 10_000_000_000;
 const RTT: u64 = 20_000;
-/// Round trip of whole packets beside which others are cut.
+/// Round trip of whole packets beside which others are trimmed.
 const QUEUED: u64 = RTT + 20_000;
 
 fn path() -> PathModel {
     PathModel::new(LINE)
 }
 
-/// A law and a clock: each report covers 24 packets, a round trip of line rate.
+/// An algorithm and a clock: each report covers 24 packets, a round trip of line rate.
 struct Sender {
-    law: Box<dyn RateLaw>,
+    algorithm: Box<dyn RateAlgorithm>,
     now_ns: u64,
 }
 
 impl Sender {
     fn new(config: RateConfig) -> Self {
-        Self { law: config.build(&path()), now_ns: 1_000_000 }
+        Self { algorithm: config.build(&path()), now_ns: 1_000_000 }
     }
 
     fn timely() -> Self {
         Self::new(RateConfig::Timely(TimelyConfig::default()))
     }
 
-    fn report(&mut self, rtt_ns: Option<u64>, cut: u32, marked: u32, lost: u32) -> u64 {
+    fn report(&mut self, rtt_ns: Option<u64>, trimmed: u32, marked: u32, lost: u32) -> u64 {
         self.now_ns += 1_000_000;
         let now_ns = self.now_ns;
-        self.law.on_feedback(&Feedback {
+        self.algorithm.on_feedback(&Feedback {
             now_ns,
             rtt_ns,
             arrived: 24,
-            cut,
+            trimmed,
             marked,
             lost,
             ..Feedback::default()
         });
-        self.law.rate_bps()
+        self.algorithm.rate_bps()
     }
 
     fn calm(&mut self) -> u64 {
@@ -47,20 +48,20 @@ impl Sender {
     }
 }
 
-fn laws() -> [RateConfig; 2] {
+fn algorithms() -> [RateConfig; 2] {
     [RateConfig::Timely(TimelyConfig::default()), RateConfig::Dctcp(DctcpConfig::default())]
 }
 
 #[test]
 fn laws_start_at_line_rate_or_as_told_and_stay_there_while_nothing_is_congested() {
-    for config in laws() {
+    for config in algorithms() {
         let mut sender = Sender::new(config);
-        assert_eq!(sender.law.rate_bps(), LINE);
+        assert_eq!(sender.algorithm.rate_bps(), LINE);
         assert_eq!((0..50).map(|_| sender.calm()).min(), Some(LINE), "{config:?}");
     }
     let limits = Limits { start_bps: Some(LINE / 4), ..Limits::default() };
-    let law = RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }).build(&path());
-    assert_eq!(law.rate_bps(), LINE / 4);
+    let algorithm = RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }).build(&path());
+    assert_eq!(algorithm.rate_bps(), LINE / 4);
 }
 
 /// RFC 7661 §4.3: what was not used was not found to be free.
@@ -71,7 +72,8 @@ fn a_sender_with_little_to_send_gains_no_rate_by_the_time_in_which_it_sends_noth
     let timely = RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() });
     for config in [dctcp, timely] {
         let rtt_ns = 10 * RTT;
-        // 24 frames of 104 bytes take 20 µs at a tenth of the line: a tenth of one round trip in fifty.
+        // 24 frames of 104 bytes take 20 µs at a tenth of the line: a tenth of one round trip in
+        // fifty.
         let after = |bytes: u64| {
             let mut sender = Sender::new(config);
             for _ in 0..20 {
@@ -83,9 +85,9 @@ fn a_sender_with_little_to_send_gains_no_rate_by_the_time_in_which_it_sends_noth
                     bytes,
                     ..Feedback::default()
                 };
-                sender.law.on_feedback(&feedback);
+                sender.algorithm.on_feedback(&feedback);
             }
-            sender.law.rate_bps() - LINE / 10
+            sender.algorithm.rate_bps() - LINE / 10
         };
         let (idle, busy) = (after(24 * 104), after(24 * 104_000));
         assert!(idle > 0 && busy > 8 * idle, "{config:?}: {idle} and {busy} bit/s more");
@@ -101,8 +103,8 @@ fn fixed_hears_nothing() {
 }
 
 #[test]
-fn a_report_in_which_all_is_cut_counts_as_queueing_though_it_has_no_round_trip() {
-    for config in laws() {
+fn a_report_in_which_all_is_trimmed_counts_as_queueing_though_it_has_no_round_trip() {
+    for config in algorithms() {
         let mut sender = Sender::new(config);
         sender.calm();
         let after = sender.report(None, 24, 0, 0);
@@ -110,19 +112,22 @@ fn a_report_in_which_all_is_cut_counts_as_queueing_though_it_has_no_round_trip()
         let mut other = Sender::new(config);
         other.calm();
         let partly = other.report(None, 6, 0, 0);
-        assert!(after < partly && partly < LINE, "{config:?}: a quarter cut gives {partly}");
+        assert!(after < partly && partly < LINE, "{config:?}: a quarter trimmed gives {partly}");
     }
 }
 
 #[test]
-fn losses_count_at_least_as_much_as_cuts() {
-    for config in laws() {
-        let (mut cut, mut lost) = (Sender::new(config), Sender::new(config));
-        cut.calm();
+fn losses_count_at_least_as_much_as_trims() {
+    for config in algorithms() {
+        let (mut trimmed, mut lost) = (Sender::new(config), Sender::new(config));
+        trimmed.calm();
         lost.calm();
-        let (cut, lost) = (cut.report(Some(RTT), 12, 0, 0), lost.report(Some(RTT), 0, 0, 12));
+        let (trimmed, lost) = (trimmed.report(Some(RTT), 12, 0, 0), lost.report(Some(RTT), 0, 0, 12));
         assert!(lost < LINE, "{config:?}");
-        assert!(lost as f64 <= cut as f64 * 1.15, "{config:?}: {lost} after losses, {cut} after cuts");
+        assert!(
+            lost as f64 <= trimmed as f64 * 1.15,
+            "{config:?}: {lost} after losses, {trimmed} after trims"
+        );
     }
 }
 
@@ -135,7 +140,8 @@ fn timely_falls_as_the_paper_prints_it_above_t_high() {
     assert_eq!(sender.report(Some(250_000), 0, 0, 0), 6_000_000_000);
 }
 
-/// Mittal et al., Algorithm 1, by hand: between the thresholds the direction of the delay counts, not where it is.
+/// Mittal et al., Algorithm 1, by hand: between the thresholds the direction of the delay counts,
+/// not where it is.
 #[test]
 fn timely_s_gradient_raises_the_rate_while_the_delay_falls_and_lowers_it_by_the_gradient_while_it_rises() {
     let limits = Limits { start_bps: Some(LINE / 4), ..Limits::default() };
@@ -152,7 +158,8 @@ fn timely_s_gradient_raises_the_rate_while_the_delay_falls_and_lowers_it_by_the_
     assert!(first > LINE as f64 / 4.0, "it stays where it was");
     let falling = report(&mut sender, 90);
     assert!(falling > first);
-    // (1/8 · −8,750 + 7/8 · 20,000) / 90,000, of which β = 0.8 is taken off, for one and a half rounds of 16 packets.
+    // (1/8 · −8,750 + 7/8 · 20,000) / 90,000, of which β = 0.8 is taken off, for one and a half
+    // rounds of 16 packets.
     let rising = report(&mut sender, 110);
     let gradient = (0.125 * -8_750.0 + 0.875 * 20_000.0) / 90_000.0;
     let share = 0.8 * gradient;
@@ -162,10 +169,13 @@ fn timely_s_gradient_raises_the_rate_while_the_delay_falls_and_lowers_it_by_the_
 
 #[test]
 fn timely_takes_its_thresholds_from_the_path() {
-    let mut law = Timely::new(TimelyConfig::default(), &PathModel { host_jitter_ns: 7_000, ..path() });
-    assert_eq!(law.thresholds_ns(), None);
-    law.on_feedback(&Feedback { now_ns: 1, rtt_ns: Some(RTT), arrived: 1, ..Feedback::default() });
-    assert_eq!(law.thresholds_ns(), Some((20_000.0 + 10_000.0 + 7_000.0, 20_000.0 + 20_000.0 + 7_000.0)));
+    let mut algorithm = Timely::new(TimelyConfig::default(), &PathModel { host_jitter_ns: 7_000, ..path() });
+    assert_eq!(algorithm.thresholds_ns(), None);
+    algorithm.on_feedback(&Feedback { now_ns: 1, rtt_ns: Some(RTT), arrived: 1, ..Feedback::default() });
+    assert_eq!(
+        algorithm.thresholds_ns(),
+        Some((20_000.0 + 10_000.0 + 7_000.0, 20_000.0 + 20_000.0 + 7_000.0))
+    );
 }
 
 #[test]
@@ -176,7 +186,7 @@ fn timely_lets_one_percent_vanish_while_the_delay_is_low_but_not_while_it_is_hig
         for _ in 0..40 {
             sender.now_ns += 1_000_000;
             let now_ns = sender.now_ns;
-            sender.law.on_feedback(&Feedback {
+            sender.algorithm.on_feedback(&Feedback {
                 now_ns,
                 rtt_ns: Some(rtt_ns),
                 arrived: 99,
@@ -184,7 +194,7 @@ fn timely_lets_one_percent_vanish_while_the_delay_is_low_but_not_while_it_is_hig
                 ..Feedback::default()
             });
         }
-        sender.law.rate_bps()
+        sender.algorithm.rate_bps()
     };
     assert_eq!(run(RTT), LINE);
     assert!(run(RTT + 35_000) < LINE / 2);
@@ -198,12 +208,12 @@ fn timely_forgets_a_least_round_trip_of_a_route_that_is_gone() {
     for _ in 0..6_000 {
         sender.report(Some(longer), 0, 0, 0);
     }
-    let starved = sender.law.rate_bps();
+    let starved = sender.algorithm.rate_bps();
     assert!(starved < LINE / 100, "a longer route looks like a queue at first: {starved}");
     for _ in 0..12_000 {
         sender.report(Some(longer), 0, 0, 0);
     }
-    assert!(sender.law.rate_bps() > LINE / 2, "{}", sender.law.rate_bps());
+    assert!(sender.algorithm.rate_bps() > LINE / 2, "{}", sender.algorithm.rate_bps());
 }
 
 #[test]
@@ -222,54 +232,56 @@ fn dctcp_takes_half_of_its_estimate_off_a_round_of_marks_and_halves_on_losses() 
 }
 
 #[test]
-fn a_cut_on_the_way_back_from_a_burst_does_not_end_it() {
+fn a_trimmed_on_the_way_back_from_a_burst_does_not_end_it() {
     let mut sender = Sender::new(RateConfig::Dctcp(DctcpConfig::default()));
     for _ in 0..200 {
         sender.calm();
     }
-    // Neighbours who answer to nothing: all is cut for ten rounds. What they leave in the queue costs a packet now and then.
+    // Neighbours who answer to nothing: all is trimmed for ten rounds. What they leave in the queue
+    // costs a packet now and then.
     let low = (0..10).map(|_| sender.report(None, 24, 0, 0)).last();
     assert!(low.is_some_and(|low| low < LINE / 20), "{low:?}");
     sender.now_ns += 6 * RTT;
-    let mut round = |cut| {
+    let mut round = |trimmed| {
         sender.now_ns += RTT;
         let now_ns = sender.now_ns;
-        sender.law.on_feedback(&Feedback {
+        sender.algorithm.on_feedback(&Feedback {
             now_ns,
-            rtt_ns: Some(if cut > 0 { QUEUED } else { RTT }),
+            rtt_ns: Some(if trimmed > 0 { QUEUED } else { RTT }),
             arrived: ROUND_PACKETS,
-            cut,
+            trimmed,
             ..Feedback::default()
         });
-        sender.law.rate_bps()
+        sender.algorithm.rate_bps()
     };
     let back = [0, 1, 0, 1, 0, 0, 0, 0].map(&mut round);
     assert!(back[7] > LINE / 2, "{back:?}");
     // Who stays hears of it again and again, and is left its room.
-    let contested = [0, 1].map(|cut| (0..20).map(|_| round(cut)).last());
+    let contested = [0, 1].map(|trimmed| (0..20).map(|_| round(trimmed)).last());
     assert!(contested[0] < Some(LINE * 3 / 4), "{contested:?}");
 }
 
 #[test]
 fn the_number_of_reports_does_not_change_what_a_law_does() {
-    // A twelfth is cut in every fourth round of two round trips: mild enough that no law waits for its reductions to show.
-    for config in laws() {
+    // A twelfth is trimmed in every fourth round of two round trips: mild enough that no algorithm
+    // waits for its reductions to show.
+    for config in algorithms() {
         let after = |per_round: u32| {
             let mut sender = Sender::new(config);
             for round in 0..400_u64 {
                 let begin_ns = sender.now_ns + round * 2 * RTT;
                 for part in 0..per_round {
                     let congested = round % 4 == 0;
-                    sender.law.on_feedback(&Feedback {
+                    sender.algorithm.on_feedback(&Feedback {
                         now_ns: begin_ns + u64::from(part + 1) * 2 * RTT / u64::from(per_round),
                         rtt_ns: Some(RTT),
                         arrived: 48 / per_round,
-                        cut: if congested { 4 / per_round } else { 0 },
+                        trimmed: if congested { 4 / per_round } else { 0 },
                         ..Feedback::default()
                     });
                 }
             }
-            sender.law.rate_bps() as f64
+            sender.algorithm.rate_bps() as f64
         };
         let (one, two, four) = (after(1), after(2), after(4));
         assert!(
@@ -281,17 +293,17 @@ fn the_number_of_reports_does_not_change_what_a_law_does() {
 
 #[test]
 fn a_reduction_is_not_repeated_before_it_can_show() {
-    for config in laws() {
+    for config in algorithms() {
         let mut sender = Sender::new(config);
         sender.calm();
         let once = sender.report(Some(RTT), 24, 0, 0);
         let now_ns = sender.now_ns + RTT / 2;
-        sender.law.on_feedback(&Feedback { now_ns, arrived: 24, cut: 24, ..Feedback::default() });
-        assert_eq!(sender.law.rate_bps(), once, "{config:?}");
+        sender.algorithm.on_feedback(&Feedback { now_ns, arrived: 24, trimmed: 24, ..Feedback::default() });
+        assert_eq!(sender.algorithm.rate_bps(), once, "{config:?}");
     }
 }
 
-/// The default law, with a clock and a word about others.
+/// The default algorithm, with a clock and a word about others.
 struct Told {
     sender: Sender,
     feedback: Feedback,
@@ -304,22 +316,28 @@ impl Told {
         Self { sender: Sender::new(RateConfig::Dctcp(DctcpConfig::default())), feedback }
     }
 
-    /// A round of 24 packets of which so many were cut; the share of the line that the rate is then.
-    fn round(&mut self, cut: u32) -> f64 {
+    /// A round of 24 packets of which so many were trimmed; the share of the line that the rate is
+    /// then.
+    fn round(&mut self, trimmed: u32) -> f64 {
         self.sender.now_ns += 4 * RTT;
-        let rtt_ns = Some(if cut > 0 || self.feedback.lost > 0 { QUEUED } else { RTT });
-        self.sender.law.on_feedback(&Feedback { now_ns: self.sender.now_ns, rtt_ns, cut, ..self.feedback });
+        let rtt_ns = Some(if trimmed > 0 || self.feedback.lost > 0 { QUEUED } else { RTT });
+        self.sender.algorithm.on_feedback(&Feedback {
+            now_ns: self.sender.now_ns,
+            rtt_ns,
+            trimmed,
+            ..self.feedback
+        });
         self.share()
     }
 
     fn share(&self) -> f64 {
-        self.sender.law.rate_bps() as f64 / LINE as f64
+        self.sender.algorithm.rate_bps() as f64 / LINE as f64
     }
 
     /// Congestion until the rate is below this share of the line.
     fn slow_down_to(&mut self, share: f64) {
-        let cut = if self.feedback.lost > 0 { 0 } else { 24 };
-        while self.round(cut) > share {}
+        let trimmed = if self.feedback.lost > 0 { 0 } else { 24 };
+        while self.round(trimmed) > share {}
     }
 }
 
@@ -328,7 +346,7 @@ fn a_sender_that_is_told_how_many_there_are_comes_back_to_its_part_and_others_do
     let (mut told, mut untold) = (Told::new(4, true), Told::new(0, true));
     told.slow_down_to(0.05);
     untold.slow_down_to(0.05);
-    let rounds = |law: &mut Told| (0..10).map(|_| law.round(0)).last().expect("ten");
+    let rounds = |algorithm: &mut Told| (0..10).map(|_| algorithm.round(0)).last().expect("ten");
     let share = rounds(&mut told);
     assert!((0.24..0.28).contains(&share), "{share} of the line, a quarter of which is its part");
     assert!(rounds(&mut untold) < 0.1, "{} of the line", untold.share());
@@ -342,15 +360,15 @@ fn what_a_sender_that_is_done_had_is_the_others_at_once_up_to_their_parts() {
     told.feedback.senders = NonZeroU16::new(7);
     // Not a round: one packet, just after.
     let now_ns = told.sender.now_ns + 1;
-    told.sender.law.on_feedback(&Feedback { now_ns, arrived: 1, ..told.feedback });
+    told.sender.algorithm.on_feedback(&Feedback { now_ns, arrived: 1, ..told.feedback });
     assert!((told.share() / before * 7.0 / 8.0 - 1.0).abs() < 1e-6, "{before}, then {}", told.share());
     told.feedback.senders = NonZeroU16::new(1);
-    told.sender.law.on_feedback(&Feedback { now_ns: now_ns + 1, arrived: 1, ..told.feedback });
+    told.sender.algorithm.on_feedback(&Feedback { now_ns: now_ns + 1, arrived: 1, ..told.feedback });
     assert!((told.share() / before / 8.0 - 1.0).abs() < 1e-6 && told.share() < 1.0, "{}", told.share());
 }
 
 #[test]
-fn who_is_cut_above_its_part_gives_that_back_at_once_where_cuts_are_repaired() {
+fn who_is_trimmed_above_its_part_gives_that_back_at_once_where_trims_are_repaired() {
     for (repaired, least, most) in [(true, 0.124, 0.125), (false, 0.4, 1.0)] {
         let mut told = Told::new(8, repaired);
         assert_eq!(told.round(0), 1.0, "without congestion nobody slows down");
@@ -375,40 +393,41 @@ fn who_is_congested_below_its_part_believes_less_of_it_and_more_again_in_time() 
     assert!(share_after(40) > 0.9, "and nobody else came");
 }
 
-/// The default law with a planned part of the line, and its share of the line after each of these rounds: packets cut, and lost, of 24.
+/// The default algorithm with a planned part of the line, and its share of the line after each of
+/// these rounds: packets trimmed, and lost, of 24.
 fn planned(part: u64, repaired: bool, rounds: &[(u32, u32)]) -> Vec<f64> {
     let path = PathModel { planned_bps: Some(LINE / part), ..path() };
-    let mut law = RateConfig::Dctcp(DctcpConfig::default()).build(&path);
-    let mut share = |(nth, &(cut, lost)): (usize, &(u32, u32))| {
+    let mut algorithm = RateConfig::Dctcp(DctcpConfig::default()).build(&path);
+    let mut share = |(nth, &(trimmed, lost)): (usize, &(u32, u32))| {
         let now_ns = (1 + nth as u64) * 40 * RTT;
-        let rtt_ns = Some(if cut > 0 { QUEUED } else { RTT });
-        law.on_feedback(&Feedback {
+        let rtt_ns = Some(if trimmed > 0 { QUEUED } else { RTT });
+        algorithm.on_feedback(&Feedback {
             now_ns,
             rtt_ns,
             arrived: 24,
-            cut,
+            trimmed,
             lost,
             repaired,
             ..Feedback::default()
         });
-        law.rate_bps() as f64 / LINE as f64
+        algorithm.rate_bps() as f64 / LINE as f64
     };
     rounds.iter().enumerate().map(&mut share).collect()
 }
 
 #[test]
-fn accepted_cuts_take_nobody_below_what_is_planned_for_it_and_losses_do() {
-    let all_cut = [(0, 0), (24, 0), (24, 0), (24, 0), (24, 0), (24, 0), (24, 0)];
+fn accepted_trims_take_nobody_below_what_is_planned_for_it_and_losses_do() {
+    let all_trimmed = [(0, 0), (24, 0), (24, 0), (24, 0), (24, 0), (24, 0), (24, 0)];
     let last = |part, repaired, rounds: &[(u32, u32)]| planned(part, repaired, rounds).pop().expect("rounds");
     for (part, share) in [(1, 1.0), (3, 1.0 / 3.0)] {
-        assert!((last(part, false, &all_cut) / share - 1.0).abs() < 1e-6, "{part}");
+        assert!((last(part, false, &all_trimmed) / share - 1.0).abs() < 1e-6, "{part}");
     }
-    assert!(last(1, true, &all_cut) < 0.1, "what is cut is sent again");
-    let with_losses = all_cut.map(|(cut, _)| (cut, 12));
+    assert!(last(1, true, &all_trimmed) < 0.1, "what is trimmed is sent again");
+    let with_losses = all_trimmed.map(|(trimmed, _)| (trimmed, 12));
     assert!(last(1, false, &with_losses) < 0.1);
     // Back to four fifths of it, and whole rounds are not needed for that.
-    let then_cut = [&with_losses[..], &[(8, 0); 6]].concat();
-    assert!((0.75..0.9).contains(&last(1, false, &then_cut)), "{}", last(1, false, &then_cut));
+    let then_trimmed = [&with_losses[..], &[(8, 0); 6]].concat();
+    assert!((0.75..0.9).contains(&last(1, false, &then_trimmed)), "{}", last(1, false, &then_trimmed));
 }
 
 #[test]
@@ -425,16 +444,17 @@ fn after_a_burst_that_drops_the_rate_is_soon_the_told_part_or_half_of_what_it_wa
     }
 }
 
-/// A link in rounds of one round trip: packets at the algorithm's rate, what became of each, and the mean rate as a share of the line after the first fifth of the rounds.
+/// A link in rounds of one round trip: packets at the algorithm's rate, what became of each, and
+/// the mean rate as a share of the line after the first fifth of the rounds.
 struct Link {
-    law: Box<dyn RateLaw>,
+    algorithm: Box<dyn RateAlgorithm>,
     draws: u64,
     now_ns: u64,
 }
 
 impl Link {
     fn new(config: RateConfig) -> Self {
-        Self { law: config.build(&path()), draws: 1, now_ns: 1_000_000 }
+        Self { algorithm: config.build(&path()), draws: 1, now_ns: 1_000_000 }
     }
 
     /// Whether the next of a fixed sequence of draws is below a share.
@@ -444,20 +464,21 @@ impl Link {
         ((self.draws >> 33) as f64) < share * f64::from(1_u32 << 31)
     }
 
-    /// `lost` and `cut`: shares of packets at a share of the line. Returns the mean share of the line, and of lost packets.
-    fn run(&mut self, rounds: u32, rtt_ns: u64, lost: impl Fn(f64) -> f64, cut: f64) -> (f64, f64) {
+    /// `lost` and `trimmed`: shares of packets at a share of the line. Returns the mean share of
+    /// the line, and of lost packets.
+    fn run(&mut self, rounds: u32, rtt_ns: u64, lost: impl Fn(f64) -> f64, trimmed: f64) -> (f64, f64) {
         let (mut sum, mut packets, mut all_lost) = (0.0, 0_u32, 0_u32);
         for round in 0..rounds {
-            let share = self.law.rate_bps() as f64 / LINE as f64;
+            let share = self.algorithm.rate_bps() as f64 / LINE as f64;
             let count = ((share * 24.0).round() as u32).max(1);
             let gone = (0..count).filter(|_| self.draw(lost(share))).count() as u32;
-            let short = (gone..count).filter(|_| self.draw(cut)).count() as u32;
+            let short = (gone..count).filter(|_| self.draw(trimmed)).count() as u32;
             self.now_ns += RTT;
-            self.law.on_feedback(&Feedback {
+            self.algorithm.on_feedback(&Feedback {
                 now_ns: self.now_ns,
                 rtt_ns: (gone < count).then_some(rtt_ns),
                 arrived: count - gone,
-                cut: short,
+                trimmed: short,
                 lost: gone,
                 repaired: true,
                 ..Feedback::default()
@@ -474,7 +495,7 @@ const RANDOM: [f64; 6] = [0.001, 0.01, 0.02, 0.05, 0.1, 0.19];
 
 #[test]
 fn random_losses_without_a_queue_leave_nine_tenths_of_the_line() {
-    for config in laws() {
+    for config in algorithms() {
         for share in RANDOM {
             let (rate, _) = Link::new(config).run(5_000, RTT, |_| share, 0.0);
             assert!(rate >= 0.9, "{config:?}, {share} lost: {rate} of the line");
@@ -485,7 +506,7 @@ fn random_losses_without_a_queue_leave_nine_tenths_of_the_line() {
 /// A queue that drops is all that a plain switch tells.
 #[test]
 fn the_same_losses_behind_a_queue_take_half_of_the_line_and_more() {
-    for config in laws() {
+    for config in algorithms() {
         for share in [0.05, 0.1, 0.19] {
             let mut link = Link::new(config);
             // The least round trip is known.
@@ -498,7 +519,7 @@ fn the_same_losses_behind_a_queue_take_half_of_the_line_and_more() {
 
 #[test]
 fn a_limit_without_a_queue_is_kept_though_links_lose_at_random_as_well() {
-    for config in laws() {
+    for config in algorithms() {
         for random in [0.0, 0.05] {
             for limit in [0.3, 0.6, 0.9] {
                 let lost = |share: f64| 1.0 - (1.0 - random) * (limit / share).min(1.0);
@@ -514,7 +535,7 @@ fn a_limit_without_a_queue_is_kept_though_links_lose_at_random_as_well() {
 /// Where a path trims, what congestion takes off a rate is what trims take off it.
 #[test]
 fn on_a_path_that_trims_random_losses_cost_less_than_a_tenth_of_the_rate() {
-    for config in laws() {
+    for config in algorithms() {
         let run = |lost: f64| Link::new(config).run(5_000, RTT, |_| lost, 0.02).0;
         let alone = run(0.0);
         for share in [0.02, 0.1, 0.19] {
@@ -540,16 +561,18 @@ fn hostile() -> impl Strategy<Value = Feedback> {
         senders,
         any::<bool>(),
     )
-        .prop_map(|(now_ns, rtt_ns, arrived, cut, marked, lost, bytes, senders, repaired)| Feedback {
-            now_ns,
-            rtt_ns,
-            arrived,
-            cut,
-            marked,
-            lost,
-            bytes,
-            senders: NonZeroU16::new(senders),
-            repaired,
+        .prop_map(|(now_ns, rtt_ns, arrived, trimmed, marked, lost, bytes, senders, repaired)| {
+            Feedback {
+                now_ns,
+                rtt_ns,
+                arrived,
+                trimmed,
+                marked,
+                lost,
+                bytes,
+                senders: NonZeroU16::new(senders),
+                repaired,
+            }
         })
 }
 
@@ -563,7 +586,7 @@ fn hostile_laws() -> impl Strategy<Value = RateConfig> {
         min_rate_bps,
     });
     (limits, number(), number(), number(), bps(), bps(), 0..2).prop_map(
-        |(limits, beta, gentle_beta, loss_tolerance, t_low_ns, t_high_ns, law)| match law {
+        |(limits, beta, gentle_beta, loss_tolerance, t_low_ns, t_high_ns, algorithm)| match algorithm {
             0 => RateConfig::Timely(TimelyConfig {
                 t_low_ns,
                 t_high_ns,
@@ -580,14 +603,14 @@ fn hostile_laws() -> impl Strategy<Value = RateConfig> {
 proptest! {
     #[test]
     fn whatever_is_reported_the_rate_stays_within_its_limits(
-        config in prop_oneof![hostile_laws(), prop::sample::select(laws().to_vec())],
+        config in prop_oneof![hostile_laws(), prop::sample::select(algorithms().to_vec())],
         line_rate_bps in prop_oneof![Just(0_u64), Just(u64::MAX), 1_000_u64..1_000_000_000_000],
         trim_delay_ns in prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000],
         host_jitter_ns in prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000],
         planned_bps in prop::option::of(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000_000_000]),
         reports in prop::collection::vec(hostile(), 0..60),
     ) {
-        let mut law = config.build(&PathModel { line_rate_bps, trim_delay_ns, host_jitter_ns, planned_bps });
+        let mut algorithm = config.build(&PathModel { line_rate_bps, trim_delay_ns, host_jitter_ns, planned_bps });
         let line = line_rate_bps.max(1);
         let limits = match config {
             RateConfig::Timely(TimelyConfig { limits, .. })
@@ -596,8 +619,8 @@ proptest! {
         };
         let least = limits.min_rate_bps.unwrap_or(line / 1_000).clamp(1, line);
         for report in reports {
-            law.on_feedback(&report);
-            let rate = law.rate_bps();
+            algorithm.on_feedback(&report);
+            let rate = algorithm.rate_bps();
             prop_assert!((least..=line).contains(&rate) || line > 1 << 53, "{rate} is not in {least}..={line}");
             prop_assert!(rate > 0);
         }
@@ -605,19 +628,20 @@ proptest! {
 
     #[test]
     fn whatever_was_reported_a_law_recovers_on_a_calm_path(
-        config in prop::sample::select(laws().to_vec()),
+        config in prop::sample::select(algorithms().to_vec()),
         reports in prop::collection::vec(hostile(), 0..40),
     ) {
-        let mut law = config.build(&path());
+        let mut algorithm = config.build(&path());
         for report in &reports {
-            law.on_feedback(&Feedback { now_ns: report.now_ns.min(1 << 50), ..*report });
+            algorithm.on_feedback(&Feedback { now_ns: report.now_ns.min(1 << 50), ..*report });
         }
-        // A time beyond all that were claimed; the least round trip that was claimed may take ten seconds to be forgotten.
+        // A time beyond all that were claimed; the least round trip that was claimed may take ten
+        // seconds to be forgotten.
         let mut now_ns = 1 << 51;
         for _ in 0..40_000 {
             now_ns += 1_000_000;
-            law.on_feedback(&Feedback { now_ns, rtt_ns: Some(RTT), arrived: 24, ..Feedback::default() });
+            algorithm.on_feedback(&Feedback { now_ns, rtt_ns: Some(RTT), arrived: 24, ..Feedback::default() });
         }
-        prop_assert_eq!(law.rate_bps(), LINE);
+        prop_assert_eq!(algorithm.rate_bps(), LINE);
     }
 }

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delay: TIMELY as MLT uses it, with what a cut packet says about the queue.
+//! Delay: TIMELY as MLT uses it, with what a trimmed packet says about the queue.
 
 use super::loss::Losses;
 use super::round::{Round, Rounds};
-use super::{Feedback, Limits, PathModel, Rate, RateLaw};
+use super::{Feedback, Limits, PathModel, Rate, RateAlgorithm};
 
 /// Parameters of [`Timely`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimelyConfig {
-    /// Below this round-trip time the rate always rises, ns. `None`: the least round trip, plus a quarter of the path's trim delay,
-    /// plus the hosts' jitter.
+    /// Below this round-trip time the rate always rises, ns. `None`: the least round trip, plus a
+    /// quarter of the path's trim delay, plus the hosts' jitter.
     pub t_low_ns: Option<u64>,
     /// Above this round-trip time the rate always falls, ns. `None`: likewise, with three quarters.
     pub t_high_ns: Option<u64>,
-    /// Strength of the decrease above `T_high` and for cut and lost packets, in [0, 1] (MLT §4.2.3).
+    /// Strength of the decrease above `T_high` and for trimmed and lost packets, in [0, 1] (MLT
+    /// §4.2.3).
     pub beta: f64,
     /// What the rate does between the thresholds.
     pub between: Between,
-    /// Share of packets that may vanish without being taken for congestion while the delay is low. Links with gray failures lose
-    /// 0.01 to 1 % at random (MLT §6.3); slowing down does not help against that.
+    /// Share of packets that may vanish without being taken for congestion while the delay is low.
+    /// Links with gray failures lose 0.01 to 1 % at random (MLT §6.3); slowing down does not help
+    /// against that.
     pub loss_tolerance: f64,
     /// Start, increase, least rate.
     pub limits: Limits,
@@ -27,9 +29,11 @@ pub struct TimelyConfig {
 /// What [`Timely`] does between its thresholds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Between {
-    /// Rises by the increase and falls by so much of how far the delay has gone from `T_low` to `T_high`, in [0, 1]: at rest at one rate only.
+    /// Rises by the increase and falls by so much of how far the delay has gone from `T_low` to
+    /// `T_high`, in [0, 1]: at rest at one rate only.
     Position(f64),
-    /// TIMELY's gradient (Mittal et al., SIGCOMM 2015, Algorithm 1): rises while the delay falls or stays, falls by β times the gradient while it rises.
+    /// TIMELY's gradient (Mittal et al., SIGCOMM 2015, Algorithm 1): rises while the delay falls or
+    /// stays, falls by β times the gradient while it rises.
     Gradient,
 }
 
@@ -46,13 +50,15 @@ impl Default for TimelyConfig {
     }
 }
 
-/// MLT §4.2.3 per round: + α below `T_low`, · (1 − β (1 − `T_high` / RTT)) above `T_high`. In between TIMELY goes by the
-/// gradient alone ([`Between::Gradient`]), and any division of the link is at rest there; so that only equal rates are, the default is patched TIMELY's rule (Zhu
-/// et al., ECN or Delay, CoNEXT 2016, Algorithm 2): with w from 0 (delay falls) to 1 (rises), + α (1 − w), and · (1 − β' w e), e being how far the delay
-/// has gone from `T_low` (0) to `T_high` (1). It rests where α = β' r e, so the queue grows with the number of flows.
+/// MLT §4.2.3 per round: + α below `T_low`, · (1 − β (1 − `T_high` / RTT)) above `T_high`. In
+/// between TIMELY goes by the gradient alone ([`Between::Gradient`]), and any division of the link
+/// is at rest there; so that only equal rates are, the default is patched TIMELY's rule (Zhu et
+/// al., ECN or Delay, CoNEXT 2016, Algorithm 2): with w from 0 (delay falls) to 1 (rises), + α (1 −
+/// w), and · (1 − β' w e), e being how far the delay has gone from `T_low` (0) to `T_high` (1). It
+/// rests where α = β' r e, so the queue grows with the number of flows.
 ///
-/// A cut packet has met a queue of at least the trim delay, and a lost one a full one, whatever the others' round trips: their share x of
-/// a round takes it · (1 − β x), if that is the stronger.
+/// A trimmed packet has met a queue of at least the trim delay, and a lost one a full one, whatever
+/// the others' round trips: their share x of a round takes it · (1 − β x), if that is the stronger.
 #[derive(Debug, Clone)]
 pub struct Timely {
     config: TimelyConfig,
@@ -74,13 +80,15 @@ struct Gradient {
     falling: u32,
 }
 
-/// Weight of the newest difference (Zhu et al., CoNEXT 2016, Table 2: the published implementation's).
+/// Weight of the newest difference (Zhu et al., CoNEXT 2016, Table 2: the published
+/// implementation's).
 const NEWEST: f64 = 0.875;
 /// So many rounds without a rising delay make the increase five times as large (TIMELY §4.3.2).
 const FALLING: u32 = 5;
 
 impl Gradient {
-    /// Takes a round's delay. The difference to the one before, smoothed, in parts of the least round trip.
+    /// Takes a round's delay. The difference to the one before, smoothed, in parts of the least
+    /// round trip.
     fn take(&mut self, rtt_ns: f64, least_ns: f64) -> f64 {
         let newest_ns = rtt_ns - self.before_ns.replace(rtt_ns).unwrap_or(rtt_ns);
         self.difference_ns = (1.0 - NEWEST) * self.difference_ns + NEWEST * newest_ns;
@@ -101,7 +109,7 @@ const HIGH: f64 = 1.0;
 const WAIT_FROM: f64 = 0.1;
 
 impl Timely {
-    /// A law for one path.
+    /// An algorithm for one path.
     pub fn new(config: TimelyConfig, path: &PathModel) -> Self {
         Self {
             config,
@@ -114,7 +122,8 @@ impl Timely {
         }
     }
 
-    /// `T_low` and `T_high` as they stand, ns; `None` before a round trip was measured, unless both were given.
+    /// `T_low` and `T_high` as they stand, ns; `None` before a round trip was measured, unless both
+    /// were given.
     pub fn thresholds_ns(&self) -> Option<(f64, f64)> {
         let by_path = |given: Option<u64>, share: f64| {
             let least = self.rounds.least_rtt_ns().map(|least| least as f64);
@@ -162,7 +171,7 @@ impl Timely {
         } else {
             0.0
         };
-        let share = (round.cut + (round.lost - tolerated).max(0.0)) / round.packets;
+        let share = (round.trimmed + (round.lost - tolerated).max(0.0)) / round.packets;
         if low_delay && share == 0.0 {
             let increase = self.rate.calm_increase(round);
             self.rate.set(self.rate.bps + increase);
@@ -180,7 +189,7 @@ impl Timely {
     }
 }
 
-impl RateLaw for Timely {
+impl RateAlgorithm for Timely {
     fn on_feedback(&mut self, feedback: &Feedback) {
         self.losses.told(feedback.senders);
         if let Some(round) = self.rounds.take(feedback, self.rate.bps) {

@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rank's way to rank 0: tries until somebody listens there, makes its offer, and waits for what comes of it.
+//! A rank's way to rank 0: tries until somebody listens there, makes its offer, and waits for the answer.
 #![forbid(unsafe_code)]
 
-use super::channel::{Channel, ChannelError};
-use super::config::Config;
-use super::error::RendezvousError;
-use super::frame::{FrameError, Kind};
-use super::message::{Agreed, Answer, Offer};
-use super::proof::{Side, is_proven, prove};
-use super::refusal::Refusal;
+use super::message::{ANSWER_MOST, Agreed, Offer, Word, WordError, end_of_line};
+use super::proof::{Prover, Side};
+use super::{Config, RendezvousError, random};
 use crate::driver::Clock;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A connection that is not there after this time is tried again.
 const CONNECTING_NS: u64 = 3_000_000_000;
-/// Rank 0 hears out in this time who does not dawdle, though others wait.
-const HEARING_NS: u64 = 10_000_000_000;
-/// Rank 0 may have begun to wait so much later, and takes this long to tell everyone.
+/// Rank 0 answers a hello in this time.
+const HELLO_NS: u64 = 10_000_000_000;
+/// Rank 0 may have begun to wait this much later, and takes this long to tell everyone.
 const AFTER_NS: u64 = 15_000_000_000;
 /// Between attempts, doubling.
 const PAUSE_LEAST_NS: u64 = 20_000_000;
@@ -36,9 +30,9 @@ pub(super) enum Attempt {
 
 /// Tries until `config.timeout` is over.
 pub(super) fn join(offer: &Offer, config: &Config, clock: Clock) -> Result<Agreed, RendezvousError> {
-    let tls = config.security.client(&config.master.host)?;
-    let deadline_ns = clock.now_ns().saturating_add(config.timeout.as_nanos() as u64);
-    let patience_ns = (config.timeout.as_nanos() as u64).saturating_add(AFTER_NS);
+    let timeout_ns = config.timeout.as_nanos() as u64;
+    let deadline_ns = clock.now_ns().saturating_add(timeout_ns);
+    let waiting_ns = timeout_ns.saturating_add(AFTER_NS);
     let mut pause_ns = PAUSE_LEAST_NS;
     loop {
         // Each time anew: names come up, and change, as hosts do.
@@ -46,7 +40,7 @@ pub(super) fn join(offer: &Offer, config: &Config, clock: Clock) -> Result<Agree
             Ok(addresses) => {
                 let mut last = String::new();
                 for address in addresses {
-                    match attempt(offer, config, tls.clone(), address, clock, deadline_ns, patience_ns) {
+                    match attempt(offer, config, address, clock, deadline_ns, waiting_ns) {
                         Ok(agreed) => return Ok(agreed),
                         Err(Attempt::Final(error)) => return Err(error),
                         Err(Attempt::Again(why)) => last = why,
@@ -67,64 +61,132 @@ pub(super) fn join(offer: &Offer, config: &Config, clock: Clock) -> Result<Agree
     }
 }
 
-/// One connection, which has to be there by `deadline_ns`; what comes of the offer may take `patience_ns`.
+/// One connection, which has to be there by `deadline_ns`; the answer to the offer may take `waiting_ns`.
 pub(super) fn attempt(
     offer: &Offer,
     config: &Config,
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     address: SocketAddr,
     clock: Clock,
     deadline_ns: u64,
-    patience_ns: u64,
+    waiting_ns: u64,
 ) -> Result<Agreed, Attempt> {
     let left_ns = deadline_ns.saturating_sub(clock.now_ns()).clamp(1_000_000, CONNECTING_NS);
-    let tcp = TcpStream::connect_timeout(&address, Duration::from_nanos(left_ns))
-        .map_err(|error| Attempt::Again(error.to_string()))?;
+    let tcp = TcpStream::connect_timeout(&address, Duration::from_nanos(left_ns)).map_err(again)?;
     // Where nobody listens, the system may give an outgoing connection the very port that it looks for.
     if tcp.local_addr().is_ok_and(|own| own == address) {
         return Err(Attempt::Again("nobody listens".to_owned()));
     }
+    let _ = tcp.set_nodelay(true);
     let stranger = |reason: String| Attempt::Final(RendezvousError::Stranger { address, reason });
-    // What is wrong with the line may be better next time, what is wrong with who speaks on it will not.
-    let judge = |error: ChannelError| match error {
-        ChannelError::Io(_) => Attempt::Again(format!("it {error}")),
-        ChannelError::Frame(_) | ChannelError::Tls(_) => stranger(error.to_string()),
+    let mut line = Line::new(tcp, clock);
+    let own = random().map_err(Attempt::Final)?;
+    line.say(&Word::Hello(own), None)?;
+    line.deadline(clock.now_ns().saturating_add(HELLO_NS));
+    let hello = line.hear().map_err(|error| error.of(stranger))?;
+    let nonce = match Word::read(&hello, Side::Server, None) {
+        Ok(Word::Hello(nonce)) => nonce,
+        Ok(_) => return Err(stranger(WordError::Unknown.to_string())),
+        Err(error) => return Err(stranger(error.to_string())),
     };
-    let hearing_ns = clock.now_ns().saturating_add(HEARING_NS);
-    let mut channel = Channel::connect(tcp, tls, clock, hearing_ns).map_err(judge)?;
-    if let Some(key) = &config.security.key {
-        let binding =
-            channel.binding().ok_or_else(|| stranger("gives nothing to bind a proof to".to_owned()))?;
-        channel.send(Kind::Proof, &prove(key, Side::Client, &binding)).map_err(judge)?;
-        match channel.receive(&[Kind::Proof, Kind::Answer]).map_err(judge)? {
-            (Kind::Proof, proof) if is_proven(key, Side::Server, &binding, &proof) => {}
-            // Whoever it is, it is not to hear more.
-            (Kind::Answer, answer) => {
-                return Err(match serde_json::from_slice(&answer) {
-                    Ok(Answer::Refused(refusal)) => Attempt::Final(RendezvousError::Refused(refusal)),
-                    _ => stranger(FrameError::Kind.to_string()),
-                });
-            }
-            _ => return Err(stranger(FrameError::Proof.to_string())),
+    let prover = config.key.clone().map(|key| Prover { key, client: own, server: nonce });
+    line.say(&Word::Offer(offer.clone()), prover.as_ref())?;
+    line.deadline(clock.now_ns().saturating_add(waiting_ns));
+    let answer = line.hear().map_err(|error| error.of(stranger))?;
+    let read = Word::read(&answer, Side::Server, prover.as_ref()).or_else(|error| {
+        // Who does not have this rank's key cannot prove why it refuses. It gets nothing else from this rank.
+        let text = answer.split(|&byte| byte == b'\t').next().unwrap_or_default();
+        match Word::read(text, Side::Server, None) {
+            Ok(refused @ Word::Refused(_)) => Ok(refused),
+            _ => Err(error),
         }
-    }
-    let body = serde_json::to_vec(offer).map_err(|error| stranger(error.to_string()))?;
-    channel.send(Kind::Offer, &body).map_err(judge)?;
-    channel.set_deadline(clock.now_ns().saturating_add(patience_ns));
-    let (_, answer) = channel.receive(&[Kind::Answer]).map_err(judge)?;
-    channel.close();
-    let answer = serde_json::from_slice(&answer).map_err(|_| stranger(FrameError::Body.to_string()))?;
-    match answer {
-        Answer::Agreed(agreed) => match agreed.flaw(offer) {
+    });
+    match read {
+        Ok(Word::Agreed(agreed)) => match agreed.flaw(offer) {
             None => Ok(agreed),
             Some(flaw) => Err(stranger(format!("has agreed on something else: {flaw}"))),
         },
-        // Rank 0 of the generation before is about to go.
-        Answer::Refused(refusal) => match refusal {
-            Refusal::Generation { generation, current, .. } if generation > current => {
-                Err(Attempt::Again(refusal.to_string()))
-            }
-            refusal => Err(Attempt::Final(RendezvousError::Refused(refusal))),
-        },
+        Ok(Word::Refused(refusal)) => Err(Attempt::Final(RendezvousError::Refused(refusal))),
+        Ok(_) => Err(stranger(WordError::Unknown.to_string())),
+        Err(error) => Err(stranger(error.to_string())),
+    }
+}
+
+/// What is wrong with the connection may be better next time.
+fn again(error: io::Error) -> Attempt {
+    Attempt::Again(match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "it said nothing in time".to_owned(),
+        _ => error.to_string(),
+    })
+}
+
+/// Why no line came.
+enum Unheard {
+    Io(io::Error),
+    Long,
+}
+
+impl Unheard {
+    fn of(self, stranger: impl Fn(String) -> Attempt) -> Attempt {
+        match self {
+            Self::Io(error) => again(error),
+            Self::Long => stranger(WordError::Long(ANSWER_MOST).to_string()),
+        }
+    }
+}
+
+/// A connection whose every read ends at a deadline, however slowly bytes come.
+struct Timed {
+    tcp: TcpStream,
+    clock: Clock,
+    deadline_ns: u64,
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left_ns = self.deadline_ns.saturating_sub(self.clock.now_ns());
+        if left_ns == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // The system takes a time-out of less than a microsecond for none.
+        self.tcp.set_read_timeout(Some(Duration::from_nanos(left_ns.max(1_000))))?;
+        self.tcp.read(bytes)
+    }
+}
+
+struct Line(BufReader<Timed>);
+
+impl Line {
+    fn new(tcp: TcpStream, clock: Clock) -> Self {
+        Self(BufReader::new(Timed { tcp, clock, deadline_ns: 0 }))
+    }
+
+    /// What is heard has to be there by then.
+    fn deadline(&mut self, deadline_ns: u64) {
+        self.0.get_mut().deadline_ns = deadline_ns;
+    }
+
+    /// So little fits into the system's buffer.
+    fn say(&mut self, word: &Word, prover: Option<&Prover>) -> Result<(), Attempt> {
+        let text = word.json();
+        let line = text.clone() + &end_of_line(&text, Side::Client, prover);
+        self.0.get_mut().tcp.write_all(line.as_bytes()).map_err(again)
+    }
+
+    fn hear(&mut self) -> Result<Vec<u8>, Unheard> {
+        let mut line = Vec::new();
+        let read = self.0.by_ref().take(ANSWER_MOST as u64).read_until(b'\n', &mut line);
+        read.map_err(Unheard::Io)?;
+        match line.last() {
+            Some(b'\n') => Ok(line),
+            _ if line.len() >= ANSWER_MOST => Err(Unheard::Long),
+            _ => Err(Unheard::Io(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = self.0.get_ref().tcp.shutdown(Shutdown::Both);
     }
 }

@@ -17,7 +17,7 @@ pub enum RendezvousError {
     #[error(
         "rank 0 cannot listen on TCP {address}: {source}{}",
         if .source.kind() == io::ErrorKind::AddrInUse {
-            " (`ss -tlnp` tells who does; TRIMWIRE_RENDEZVOUS_PORT chooses another port)"
+            " (`ss -tlnp` tells who does; MASTER_PORT chooses another port)"
         } else { "" }
     )]
     Listen {
@@ -42,14 +42,6 @@ pub enum RendezvousError {
         /// Where.
         address: SocketAddr,
         /// How one can tell.
-        reason: String,
-    },
-    /// The key or certificates of this rank cannot be used.
-    #[error("{what}: {reason}")]
-    Credentials {
-        /// Which part.
-        what: &'static str,
-        /// What is wrong with it.
         reason: String,
     },
     /// This rank's own offer.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rank this is, of how many, and where rank 0 is: as launchers say it.
+//! Which rank this is, of how many, and where rank 0 is: as torchrun and other launchers say it.
 #![forbid(unsafe_code)]
 
-use super::hosts::{Hosts, HostsError};
 use super::master::Master;
-use std::net::IpAddr;
 
 /// Rank 0's TCP port where nothing says another: the number of the agents' UDP port.
 pub const DEFAULT_PORT: u16 = crate::driver::DEFAULT_PORT;
@@ -16,18 +14,12 @@ pub struct Settings {
     pub rank: Option<u16>,
     /// `WORLD_SIZE`.
     pub world: Option<u16>,
-    /// `LOCAL_RANK`: which slot of its host.
-    pub local_rank: Option<u16>,
     /// `MASTER_ADDR`: where rank 0 is.
     pub master_addr: Option<String>,
     /// `MASTER_PORT`.
     pub master_port: Option<u16>,
     /// Whether the launcher has a store of its own on that port (`TORCHELASTIC_USE_AGENT_STORE=True`).
     pub launcher_listens: bool,
-    /// `TRIMWIRE_RENDEZVOUS_PORT`: where ranks meet instead.
-    pub port: Option<u16>,
-    /// A file of hosts.
-    pub hosts: Option<Hosts>,
 }
 
 /// What is missing or does not fit.
@@ -36,20 +28,9 @@ pub struct Settings {
 pub enum LaunchError {
     /// Something that has to be said is not.
     #[error(
-        "{0} is not set; torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, --hosts FILE says all four, and --peers all addresses"
+        "{0} is not set; torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, --peers names all addresses"
     )]
     Missing(&'static str),
-    /// The file of hosts.
-    #[error("{0}")]
-    Hosts(#[from] HostsError),
-    /// The file says another number of ranks.
-    #[error("WORLD_SIZE is {world}, but the hosts' slots are {slots} ranks")]
-    World {
-        /// WORLD_SIZE.
-        world: u16,
-        /// Sum of the slots.
-        slots: u16,
-    },
     /// A rank that there is not.
     #[error("rank {rank} of {world} ranks; valid are 0 to {}", .world.saturating_sub(1))]
     Rank {
@@ -72,32 +53,20 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Of the settings, on a host with the addresses `own`. A file of hosts goes before MASTER_ADDR.
-    pub fn new(settings: Settings, own: &[IpAddr]) -> Result<Self, LaunchError> {
-        let Settings { rank, world, local_rank, master_addr, master_port, launcher_listens, port, hosts } =
-            settings;
-        let (rank, world, host) = match hosts {
-            Some(hosts) => {
-                let slots = hosts.world();
-                if let Some(world) = world.filter(|&world| world != slots) {
-                    return Err(LaunchError::World { world, slots });
-                }
-                let rank = rank.map_or_else(|| hosts.rank_of(own, local_rank), Ok)?;
-                (rank, slots, hosts.first().name.clone())
-            }
-            None => (
-                rank.ok_or(LaunchError::Missing("RANK"))?,
-                world.ok_or(LaunchError::Missing("WORLD_SIZE"))?,
-                master_addr.filter(|host| !host.is_empty()).ok_or(LaunchError::Missing("MASTER_ADDR"))?,
-            ),
-        };
+    /// Of the settings.
+    pub fn new(settings: Settings) -> Result<Self, LaunchError> {
+        let Settings { rank, world, master_addr, master_port, launcher_listens } = settings;
+        let rank = rank.ok_or(LaunchError::Missing("RANK"))?;
+        let world = world.ok_or(LaunchError::Missing("WORLD_SIZE"))?;
+        let host = master_addr.filter(|host| !host.is_empty());
+        let host = host.ok_or(LaunchError::Missing("MASTER_ADDR"))?;
         if rank >= world {
             return Err(LaunchError::Rank { rank, world });
         }
         // Where the launcher's store listens nobody else can: the port behind it, or in front of the last one.
         let beside =
             |port: u16| if launcher_listens { port.checked_add(1).unwrap_or(port - 1) } else { port };
-        let port = port.or(master_port.map(beside)).unwrap_or(DEFAULT_PORT);
+        let port = master_port.map_or(DEFAULT_PORT, beside);
         Ok(Self { rank, world, master: Master { host, port } })
     }
 }
@@ -110,7 +79,6 @@ mod tests {
         Settings {
             rank: Some(3),
             world: Some(4),
-            local_rank: Some(1),
             master_addr: Some("10.0.0.1".to_owned()),
             master_port: Some(29_500),
             ..Settings::default()
@@ -118,7 +86,7 @@ mod tests {
     }
 
     fn port(settings: Settings) -> u16 {
-        Launch::new(settings, &[]).expect("valid").master.port
+        Launch::new(settings).expect("valid").master.port
     }
 
     #[test]
@@ -127,30 +95,15 @@ mod tests {
         assert_eq!(port(Settings { launcher_listens: true, ..torchrun() }), 29_501);
         let last = Settings { launcher_listens: true, master_port: Some(u16::MAX), ..torchrun() };
         assert_eq!(port(last), u16::MAX - 1);
-        assert_eq!(port(Settings { launcher_listens: true, port: Some(7), ..torchrun() }), 7);
         assert_eq!(port(Settings { master_port: None, ..torchrun() }), DEFAULT_PORT);
     }
 
     #[test]
     fn what_is_missing_or_does_not_fit_is_named() {
-        let error = |settings| Launch::new(settings, &[]).expect_err("wrong").to_string();
+        let error = |settings| Launch::new(settings).expect_err("wrong").to_string();
         assert!(error(Settings { rank: None, ..torchrun() }).starts_with("RANK is not set"));
         assert!(error(Settings { world: None, ..torchrun() }).starts_with("WORLD_SIZE is not set"));
         assert!(error(Settings { master_addr: None, ..torchrun() }).starts_with("MASTER_ADDR is not set"));
         assert_eq!(error(Settings { rank: Some(4), ..torchrun() }), "rank 4 of 4 ranks; valid are 0 to 3");
-        let hosts = Hosts::parse("a slots=3").ok();
-        assert_eq!(
-            error(Settings { hosts, ..torchrun() }),
-            "WORLD_SIZE is 4, but the hosts' slots are 3 ranks"
-        );
-    }
-
-    #[test]
-    fn a_file_of_hosts_says_all_that_torchrun_does() {
-        let hosts = Hosts::parse("10.0.0.1 slots=2\n10.0.0.2 slots=2").ok();
-        let own = [IpAddr::from([10, 0, 0, 2])];
-        let launch =
-            Launch::new(Settings { hosts, local_rank: Some(1), ..Settings::default() }, &own).expect("valid");
-        assert_eq!((launch.rank, launch.world, launch.master.to_string().as_str()), (3, 4, "10.0.0.1:9217"));
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is in, and what disagrees: rank 0's side of the rendezvous, without sockets and clocks.
 //!
-//! The shell calls [`Meeting::join`] for every offer, [`Meeting::leave`] when a rank's connection ends, [`Meeting::expire`] when time is up, and tells everyone
-//! [`Meeting::verdict`] once there is one.
+//! The shell calls [`Meeting::join`] for every offer, [`Meeting::leave`] when a rank's connection ends,
+//! [`Meeting::expire`] when time is up, and tells everyone [`Meeting::verdict`] once there is one.
 #![forbid(unsafe_code)]
 
-use super::message::{Agreed, Answer, Member, Offer, VERSION_TERM};
+use super::message::{Agreed, Member, Offer, Word};
 use super::refusal::Refusal;
 use crate::cores::channels_of;
 use std::collections::{BTreeSet, VecDeque};
@@ -37,7 +37,6 @@ struct Present {
 #[derive(Debug)]
 pub(super) struct Meeting {
     own: Offer,
-    generation: u32,
     job: u8,
     seed: u64,
     fresh: [u8; 32],
@@ -45,14 +44,14 @@ pub(super) struct Meeting {
     /// Ranks that have come at any time, this one included.
     seen: BTreeSet<u16>,
     strangers: VecDeque<String>,
-    verdict: Option<Answer>,
+    verdict: Option<Word>,
 }
 
 impl Meeting {
-    /// Of rank 0, which makes an offer like everyone else and listens on `source`. `seed` is taken where it gives none.
+    /// Of rank 0, which makes an offer like everyone else and listens on `source`. `seed` is taken
+    /// where it gives none.
     pub(super) fn new(own: Offer, source: SocketAddr, seed: u64, fresh: [u8; 32]) -> Self {
         let mut meeting = Self {
-            generation: own.generation.unwrap_or(1),
             job: own.job.unwrap_or(0),
             seed: own.seed.unwrap_or(seed),
             fresh,
@@ -72,15 +71,12 @@ impl Meeting {
             return Admission::Refused(Refusal::Invalid { reason });
         }
         let rank = offer.rank;
-        if let Some(generation) = offer.generation.filter(|&generation| generation != self.generation) {
-            return Admission::Refused(Refusal::Generation { rank, generation, current: self.generation });
-        }
         self.seen.insert(rank);
         if self.verdict.is_some() {
             return Admission::Waits;
         }
         if let Some(refusal) = self.conflict(source, &offer) {
-            self.verdict = Some(Answer::Refused(refusal));
+            self.verdict = Some(Word::Refused(refusal));
             return Admission::Waits;
         }
         if let Some(place) = self.present.get_mut(usize::from(rank)) {
@@ -99,27 +95,19 @@ impl Meeting {
         if let Some(Some(present)) = self.present.get(usize::from(rank)) {
             return Some(Refusal::Taken { rank, first: present.source, second: source });
         }
-        let names: BTreeSet<&String> = own.terms.keys().chain(offer.terms.keys()).collect();
-        // Of different versions anything may differ: that is what is said.
-        let version = names.iter().find(|name| **name == VERSION_TERM);
-        for &name in version.into_iter().chain(&names) {
-            let of = |terms: &std::collections::BTreeMap<String, String>| {
-                terms.get(name).cloned().unwrap_or_default()
-            };
-            let (value, expected) = (of(&offer.terms), of(&own.terms));
-            if value != expected {
-                return Some(Refusal::Differs { rank, what: name.clone(), value, expected });
-            }
-        }
-        let differs = |what: &str, value: u64, expected: u64| {
+        let differs = |what: &str, value: &dyn ToString, expected: &dyn ToString| {
             let (value, expected) = (value.to_string(), expected.to_string());
             Some(Refusal::Differs { rank, what: what.to_owned(), value, expected })
         };
+        // Of different versions anything may differ: that is what is said.
+        if offer.version != own.version {
+            return differs("version", &offer.version, &own.version);
+        }
         if let Some(job) = offer.job.filter(|&job| job != self.job) {
-            return differs("job", job.into(), self.job.into());
+            return differs("job", &job, &self.job);
         }
         if let Some(seed) = offer.seed.filter(|&seed| seed != self.seed) {
-            return differs("seed", seed, self.seed);
+            return differs("seed", &seed, &self.seed);
         }
         if let Some(mtu) = offer.mtu.filter(|&mtu| mtu < MTU_LEAST) {
             return Some(Refusal::Mtu { rank, mtu, least: MTU_LEAST });
@@ -149,12 +137,12 @@ impl Meeting {
         }
         let members =
             offers().map(|offer| Member { address: offer.address, incarnation: offer.incarnation }).collect();
-        let (generation, job, seed, fresh) = (self.generation, self.job, self.seed, self.fresh);
+        let (job, seed, fresh) = (self.job, self.seed, self.fresh);
         let mtu = offers().filter_map(|offer| offer.mtu).min();
         let cores = offers().map(|offer| Some((offer.address.ip(), offer.cores.as_ref()?)));
         let cores: Option<Vec<_>> = cores.collect();
         let channels = cores.map_or(1, |cores| channels_of(cores.into_iter()));
-        self.verdict = Some(Answer::Agreed(Agreed { generation, job, seed, mtu, channels, fresh, members }));
+        self.verdict = Some(Word::Agreed(Agreed { job, seed, mtu, channels, fresh, members }));
     }
 
     /// A rank has gone before all were there; it may come again.
@@ -182,11 +170,11 @@ impl Meeting {
         let ranks = (0..).zip(&self.present).filter(|(_, place)| place.is_none()).map(|(rank, _)| rank);
         let (ranks, world) = (ranks.collect(), self.own.world);
         let strangers = self.strangers.iter().cloned().collect();
-        self.verdict = Some(Answer::Refused(Refusal::Missing { ranks, world, seconds, strangers }));
+        self.verdict = Some(Word::Refused(Refusal::Missing { ranks, world, seconds, strangers }));
     }
 
     /// What everyone is to be told.
-    pub(super) fn verdict(&self) -> Option<&Answer> {
+    pub(super) fn verdict(&self) -> Option<&Word> {
         self.verdict.as_ref()
     }
 

@@ -7,7 +7,8 @@ fn at(rank: u16) -> SocketAddr {
 }
 
 fn offer(rank: u16, world: u16) -> Offer {
-    Offer::new(rank, world, at(rank), 100 + u32::from(rank)).term("planes", &10).term(VERSION_TERM, &"1.0")
+    let version = "1.0".to_owned();
+    Offer { version, ..Offer::new(rank, world, at(rank), 100 + u32::from(rank)) }
 }
 
 fn meeting(world: u16) -> Meeting {
@@ -16,7 +17,7 @@ fn meeting(world: u16) -> Meeting {
 
 fn refused(meeting: &Meeting) -> String {
     match meeting.verdict() {
-        Some(Answer::Refused(refusal)) => refusal.to_string(),
+        Some(Word::Refused(refusal)) => refusal.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -33,20 +34,7 @@ fn told(change: impl FnOnce(&mut Offer)) -> String {
 
 #[test]
 fn everyone_hears_who_differs_and_both_values() {
-    let planes = |value: &str| ("planes".to_owned(), value.to_owned());
-    assert_eq!(told(|offer| offer.terms.extend([planes("9")])), "rank 2 has planes 9, rank 0 has 10");
-    assert_eq!(
-        told(|offer| {
-            offer.terms.extend([planes("9"), (VERSION_TERM.to_owned(), "1.1".to_owned())]);
-        }),
-        "rank 2 has version 1.1, rank 0 has 1.0",
-        "the version explains the rest"
-    );
-    assert_eq!(told(|offer| drop(offer.terms.remove("planes"))), "rank 2 has planes none, rank 0 has 10");
-    assert_eq!(
-        told(|offer| drop(offer.terms.insert("threads".to_owned(), "2".to_owned()))),
-        "rank 2 has threads 2, rank 0 has none"
-    );
+    assert_eq!(told(|offer| offer.version = "1.1".to_owned()), "rank 2 has version 1.1, rank 0 has 1.0");
     assert_eq!(told(|offer| offer.world = 3), "rank 2 was started as one of 3 ranks, rank 0 as one of 4");
     assert_eq!(told(|offer| offer.job = Some(3)), "rank 2 has job 3, rank 0 has 0");
     assert_eq!(told(|offer| offer.seed = Some(3)), "rank 2 has seed 3, rank 0 has 77");
@@ -66,18 +54,14 @@ fn everyone_hears_who_differs_and_both_values() {
 }
 
 #[test]
-fn who_is_of_another_generation_or_makes_no_sense_is_sent_away_alone() {
+fn who_makes_no_sense_is_sent_away_alone() {
     let mut meeting = meeting(2);
-    let mut stale = offer(1, 2);
-    stale.generation = Some(7);
-    let Admission::Refused(refusal) = meeting.join(at(1), stale) else { panic!() };
-    assert_eq!(refusal.to_string(), "rank 1 is of generation 7, and those who meet here of generation 1");
     let senseless: [fn(&mut Offer); 5] = [
         |offer| offer.rank = 2,
         |offer| offer.incarnation = 0,
         |offer| offer.address.set_port(0),
         |offer| offer.job = Some(64),
-        |offer| drop(offer.terms.insert("x".repeat(65), String::new())),
+        |offer| offer.version = "x".repeat(65),
     ];
     for change in senseless {
         let mut changed = offer(1, 2);
@@ -86,7 +70,7 @@ fn who_is_of_another_generation_or_makes_no_sense_is_sent_away_alone() {
     }
     assert_eq!(meeting.verdict(), None);
     meeting.join(at(1), offer(1, 2));
-    assert!(matches!(meeting.verdict(), Some(Answer::Agreed(_))));
+    assert!(matches!(meeting.verdict(), Some(Word::Agreed(_))));
 }
 
 #[test]
@@ -117,7 +101,7 @@ fn the_smallest_mtu_is_everyones() {
     small.mtu = Some(1_450);
     meeting.join(at(1), small);
     meeting.join(at(2), offer(2, 3));
-    let Some(Answer::Agreed(agreed)) = meeting.verdict() else { panic!() };
+    let Some(Word::Agreed(agreed)) = meeting.verdict() else { panic!() };
     assert_eq!(agreed.mtu, Some(1_450));
 }
 
@@ -131,7 +115,7 @@ fn ranks_have_channels_by_their_processors_where_all_tell_them() {
         let mut meeting = Meeting::new(with(0), at(0), 0, [0; 32]);
         meeting.join(at(1), with(1));
         meeting.join(at(2), with(2));
-        let Some(Answer::Agreed(agreed)) = meeting.verdict() else { panic!() };
+        let Some(Word::Agreed(agreed)) = meeting.verdict() else { panic!() };
         agreed.channels
     };
     assert_eq!(agreed([Some("0-3"), Some("4-7"), Some("0-15")]), 4);
@@ -165,8 +149,8 @@ proptest! {
                 meeting.join(at(rank), offer(rank, world));
             }
         }
-        let Some(Answer::Agreed(agreed)) = meeting.verdict() else { return Err(TestCaseError::fail("no verdict")) };
-        prop_assert_eq!((agreed.seed, agreed.job, agreed.generation), (77, 0, 1));
+        let Some(Word::Agreed(agreed)) = meeting.verdict() else { return Err(TestCaseError::fail("no verdict")) };
+        prop_assert_eq!((agreed.seed, agreed.job), (77, 0));
         for (rank, member) in (0..).zip(&agreed.members) {
             prop_assert_eq!((member.address, member.incarnation), (at(rank), 100 + u32::from(rank)));
             prop_assert_eq!(agreed.flaw(&offer(rank, world)), None);

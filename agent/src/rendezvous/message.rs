@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ranks tell each other when they meet: JSON, one message a frame ([`super::frame`]).
+//! What ranks tell each other when they meet: lines of JSON, and with a job key a tab and a proof in
+//! hexadecimal digits behind it.
 //!
 //! Every text that comes from somebody else is bounded here, and escaped where it is shown.
 #![forbid(unsafe_code)]
 
+use super::proof::{PROOF_LEN, Prover, Side};
 use super::refusal::Refusal;
 use crate::cores::Cores;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use trimwire_encoder::StreamId;
 
-/// The term that is compared before the others: of different versions anything may differ.
-pub(super) const VERSION_TERM: &str = "version";
-/// Most terms of an offer.
-pub const TERMS_MAX: usize = 32;
-/// Most bytes of a term's name, and of its value.
-pub const TERM_LEN_MAX: usize = 64;
+/// Longest line of a rank, and of rank 0, bytes: 1,024 members take some 100 bytes each.
+pub(super) const OFFER_MOST: usize = 8 << 10;
+pub(super) const ANSWER_MOST: usize = 256 << 10;
+/// Longest version of another package that is repeated to others.
+const VERSION_MOST: usize = 64;
 
 /// What a rank comes with. What is `None` it takes from rank 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +25,6 @@ pub struct Offer {
     pub rank: u16,
     /// Ranks of the job, 1 to 1,024.
     pub world: u16,
-    /// How often the job has been started, counted by who starts it: ranks of an earlier generation are refused. Rank 0's own is 1 by default.
-    pub generation: Option<u32>,
     /// Number of the job, 0 to 63; rank 0's own is 0 by default.
     pub job: Option<u8>,
     /// Seed of rotations and gradients; rank 0 draws one by default.
@@ -39,22 +37,16 @@ pub struct Offer {
     pub mtu: Option<u32>,
     /// Its processors, where it would have as many channels as they allow.
     pub cores: Option<Cores>,
-    /// What all ranks have to have the same of, by name: a rank that differs is named, with both values.
-    pub terms: BTreeMap<String, String>,
+    /// Of this package, the same on all ranks.
+    pub version: String,
 }
 
 impl Offer {
     /// A rank with nothing else to say than where it is.
     pub fn new(rank: u16, world: u16, address: SocketAddr, incarnation: u32) -> Self {
-        let (generation, job, seed, mtu, cores) = (None, None, None, None, None);
-        Self { rank, world, generation, job, seed, address, incarnation, mtu, cores, terms: BTreeMap::new() }
-    }
-
-    /// Adds something that all ranks have to have the same of.
-    #[must_use]
-    pub fn term(mut self, name: &str, value: &impl ToString) -> Self {
-        self.terms.insert(name.to_owned(), value.to_string());
-        self
+        let (job, seed, mtu, cores) = (None, None, None, None);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { rank, world, job, seed, address, incarnation, mtu, cores, version }
     }
 
     /// What is wrong with it by itself.
@@ -76,12 +68,8 @@ impl Offer {
         if *incarnation == 0 {
             return Some("incarnation 0".to_owned());
         }
-        if self.terms.len() > TERMS_MAX {
-            return Some(format!("{} terms (at most {TERMS_MAX})", self.terms.len()));
-        }
-        let long = self.terms.iter().flat_map(|(name, value)| [name, value]);
-        let long = long.map(String::len).find(|&length| length > TERM_LEN_MAX);
-        long.map(|length| format!("a term of {length} bytes (at most {TERM_LEN_MAX})"))
+        let length = self.version.len();
+        (length > VERSION_MOST).then(|| format!("a version of {length} bytes (at most {VERSION_MOST})"))
     }
 }
 
@@ -97,7 +85,6 @@ pub struct Member {
 /// What rank 0 tells everyone once all are there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Agreed {
-    pub(super) generation: u32,
     pub(super) job: u8,
     pub(super) seed: u64,
     pub(super) mtu: Option<u32>,
@@ -127,10 +114,108 @@ impl Agreed {
     }
 }
 
-/// Rank 0's answer.
+/// A line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(super) enum Word {
+    Hello([u8; PROOF_LEN]),
+    Offer(Offer),
     Agreed(Agreed),
     Refused(Refusal),
+}
+
+/// Why a line is not what is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum WordError {
+    #[error("does not speak Trimwire's rendezvous, or another version of it")]
+    Unknown,
+    #[error("does not know the job key")]
+    Unproven,
+    #[error("has a job key, this side has none")]
+    Keyed,
+    #[error("sends more than {0} bytes")]
+    Long(usize),
+}
+
+impl Word {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("numbers, texts and addresses are JSON")
+    }
+
+    /// Reads a line. With a key, `side` has to have proven it; otherwise it has to have none.
+    pub(super) fn read(line: &[u8], side: Side, prover: Option<&Prover>) -> Result<Self, WordError> {
+        let mut parts = line.trim_ascii_end().splitn(2, |&byte| byte == b'\t');
+        let (text, proof) = (parts.next().unwrap_or_default(), parts.next());
+        let word = serde_json::from_slice(text).map_err(|_| WordError::Unknown)?;
+        match (prover, proof) {
+            (None, None) => Ok(word),
+            (None, Some(_)) => Err(WordError::Keyed),
+            (Some(prover), Some(proof)) if prover.is_proven(side, text, &unhex(proof)) => Ok(word),
+            (Some(_), _) => Err(WordError::Unproven),
+        }
+    }
+}
+
+/// What stands behind the JSON of a line.
+pub(super) fn end_of_line(text: &str, side: Side, prover: Option<&Prover>) -> String {
+    let Some(prover) = prover else { return "\n".to_owned() };
+    let proof = prover.prove(side, text.as_bytes());
+    let digits = proof.iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
+    format!("\t{digits}\n")
+}
+
+fn unhex(digits: &[u8]) -> Vec<u8> {
+    let byte =
+        |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    digits.chunks(2).map_while(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use trimwire_encoder::SealKey;
+
+    fn prover(key: u8) -> Prover {
+        Prover { key: SealKey::from_bytes(&[key; 32]).expect("a key"), client: [1; 32], server: [2; 32] }
+    }
+
+    fn offer() -> Word {
+        Word::Offer(Offer::new(1, 2, ([127, 0, 0, 1], 5).into(), 7))
+    }
+
+    fn line(word: &Word, prover: Option<&Prover>) -> Vec<u8> {
+        let text = word.json();
+        (text.clone() + &end_of_line(&text, Side::Client, prover)).into_bytes()
+    }
+
+    #[test]
+    fn a_line_is_believed_where_both_have_the_same_key_or_none() {
+        let (right, wrong) = (prover(7), prover(8));
+        let read = |line: &[u8], prover| Word::read(line, Side::Client, prover);
+        assert_eq!(read(&line(&offer(), None), None), Ok(offer()));
+        assert_eq!(read(&line(&offer(), Some(&right)), Some(&right)), Ok(offer()));
+        assert_eq!(read(&line(&offer(), Some(&wrong)), Some(&right)), Err(WordError::Unproven));
+        assert_eq!(read(&line(&offer(), None), Some(&right)), Err(WordError::Unproven));
+        assert_eq!(read(&line(&offer(), Some(&right)), None), Err(WordError::Keyed));
+        assert_eq!(
+            Word::read(&line(&offer(), Some(&right)), Side::Server, Some(&right)),
+            Err(WordError::Unproven),
+            "sent back to its owner"
+        );
+        assert_eq!(read(b"GET / HTTP/1.1\r\n", None), Err(WordError::Unknown));
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_line_is_not_believed(at in any::<prop::sample::Index>(), to: u8) {
+            let prover = prover(7);
+            let mut bytes = line(&offer(), Some(&prover));
+            // The end of the line, and the case of digits, say nothing.
+            let at = at.index(bytes.len() - 1);
+            prop_assume!(!bytes[at].eq_ignore_ascii_case(&to));
+            bytes[at] = to;
+            prop_assert!(Word::read(&bytes, Side::Client, Some(&prover)).is_err());
+        }
+    }
 }

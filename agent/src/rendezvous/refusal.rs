@@ -93,25 +93,15 @@ pub enum Refusal {
         /// The least.
         least: u32,
     },
-    /// A rank of a start before, or after, this one.
-    #[error("rank {rank} is of generation {generation}, and those who meet here of generation {current}")]
-    Generation {
-        /// The rank.
-        rank: u16,
-        /// Its generation.
-        generation: u32,
-        /// Rank 0's.
-        current: u32,
-    },
     /// Another job's key, or none.
     #[error("who came from {source_address} does not have rank 0's job key")]
     Unproven {
         /// Where the connection came from.
         source_address: SocketAddr,
     },
-    /// No TLS where it is asked for.
-    #[error("who came from {source_address} has neither a job key nor certificates, and rank 0 has")]
-    Plain {
+    /// A job key where rank 0 has none.
+    #[error("who came from {source_address} has a job key, and rank 0 has none")]
+    Keyed {
         /// Where the connection came from.
         source_address: SocketAddr,
     },

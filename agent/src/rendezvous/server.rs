@@ -1,142 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rank 0's sockets: hears everyone out for a while, lets those wait who have made an offer, and tells them what came of it.
+//! Rank 0's sockets, in one loop: reads what callers say, lets those wait who have made an offer, and
+//! tells them the verdict.
 //!
-//! A connection is heard out on a thread of its own, until it has shown what it has to show and made its offer; after that it costs a descriptor. Who is silent cannot keep others
-//! away: where too many are heard out at once, the one that has taken longest makes room.
+//! A caller that has made no offer costs a descriptor and a few KB. Where there are too many, or it
+//! takes too long, the oldest one goes: who is silent cannot keep others away.
 #![forbid(unsafe_code)]
 
-use super::channel::{Channel, ChannelError};
 use super::error::RendezvousError;
-use super::frame::{self, FrameError, Kind};
 use super::meeting::{Admission, Meeting};
-use super::message::{Agreed, Answer, Offer};
-use super::proof::{Side, is_proven, prove};
+use super::message::{Agreed, OFFER_MOST, Offer, Word, WordError, end_of_line};
+use super::proof::{Prover, Side};
+use super::random;
 use super::refusal::Refusal;
-use crate::driver::{Clock, Wake};
+use crate::driver::Clock;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use rustls::ServerConfig;
-use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 use trimwire_encoder::SealKey;
 
-/// Connections that are heard out at once.
-const HEARD: usize = 128;
-/// One of these may take so long.
-const HEARING_NS: u64 = 5_000_000_000;
-/// And is sure of this much where others wait.
-const SURE_NS: u64 = 500_000_000;
+/// Callers that have made no offer.
+const CALLERS: usize = 1_024;
+/// An offer may take this long.
+const OFFERING_NS: u64 = 5_000_000_000;
 /// Ranks that come after it went wrong are told so for this long.
 const AFTER_NS: u64 = 5_000_000_000;
-/// To take the answer, a rank has this long.
+/// Ranks have this long to take the verdict.
 const TELLING_NS: u64 = 5_000_000_000;
-/// Two for each that is heard out, one for each rank that waits, and the process's own.
+/// For as many callers and waiting ranks as there may be, and the process's own.
 const DESCRIPTORS: u64 = 4_096;
-/// Threads that tell.
-const TELLERS: usize = 16;
-/// Where the system accepts no connection, for want of descriptors mostly, this long passes before it is asked again.
-const PAUSE_NS: u64 = 50_000_000;
-/// Stack of a thread, bytes: TLS and JSON of a few KB.
-const STACK: usize = 256 << 10;
+/// Where the system accepts no connection, this long passes before it is asked again.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// A connection that is heard out.
+/// Who has connected.
 #[derive(Debug)]
-struct Hearing {
-    since_ns: u64,
-    /// To end it.
-    socket: TcpStream,
-    thread: JoinHandle<()>,
-}
-
-/// What came of one.
-struct Heard {
-    number: u64,
+struct Caller {
+    tcp: TcpStream,
     source: SocketAddr,
-    outcome: Result<(Channel, Offer), ChannelError>,
+    since_ns: u64,
+    heard: Vec<u8>,
+    /// Once both have said hello, in a job with a key.
+    prover: Option<Prover>,
+    greeted: bool,
+    /// Once it has made its offer: it waits for the verdict, and has nothing more to say.
+    rank: Option<u16>,
 }
 
-/// What whoever hears somebody out needs.
-#[derive(Clone)]
-struct Handshake {
-    tls: Option<Arc<ServerConfig>>,
-    key: Option<SealKey>,
-    clock: Clock,
-    heard: Sender<Heard>,
-    wake: Arc<Wake>,
+/// What a caller's socket gave.
+enum Heard {
+    Nothing,
+    Line(Vec<u8>),
+    Gone,
+    Long,
 }
 
-impl Handshake {
-    fn hear(&self, tcp: TcpStream, source: SocketAddr) -> Result<(Channel, Offer), ChannelError> {
-        let deadline_ns = self.clock.now_ns().saturating_add(HEARING_NS);
-        let mut channel = Channel::accept(tcp, self.clock, deadline_ns)?;
-        let refuse = |mut channel: Channel, refusal, why: FrameError| {
-            let _ = channel.send(Kind::Answer, &json(&Answer::Refused(refusal)));
-            channel.hang_up();
-            Err(why.into())
-        };
-        let invalid = |error: &dyn std::fmt::Display| Refusal::Invalid { reason: error.to_string() };
-        if let Some(tls) = &self.tls {
-            if frame::begins(channel.first()?) {
-                return refuse(channel, Refusal::Plain { source_address: source }, FrameError::Plain);
+impl Caller {
+    /// Reads what is there, without waiting.
+    fn hear(&mut self) -> Heard {
+        let mut part = [0; 4_096];
+        loop {
+            match self.tcp.read(&mut part) {
+                Ok(0) => return Heard::Gone,
+                Ok(count) => self.heard.extend_from_slice(&part[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Heard::Gone,
             }
-            channel = channel.secure(Arc::clone(tls))?;
+            if self.heard.len() > OFFER_MOST {
+                return Heard::Long;
+            }
         }
-        if let Some(key) = &self.key {
-            let proof = match channel.receive(&[Kind::Proof]) {
-                Ok((_, proof)) => proof,
-                Err(ChannelError::Frame(why)) => {
-                    return refuse(channel, Refusal::Unproven { source_address: source }, why);
-                }
-                Err(error) => return Err(error),
-            };
-            let binding = channel.binding().filter(|binding| is_proven(key, Side::Client, binding, &proof));
-            let Some(binding) = binding else {
-                return refuse(channel, Refusal::Unproven { source_address: source }, FrameError::Proof);
-            };
-            channel.send(Kind::Proof, &prove(key, Side::Server, &binding))?;
-        }
-        let offer = match channel.receive(&[Kind::Offer]) {
-            Ok((_, offer)) => offer,
-            Err(ChannelError::Frame(why)) => return refuse(channel, invalid(&why), why),
-            Err(error) => return Err(error),
-        };
-        match serde_json::from_slice(&offer) {
-            Ok(offer) => Ok((channel, offer)),
-            Err(error) => refuse(channel, invalid(&error), FrameError::Body),
+        match self.heard.iter().position(|&byte| byte == b'\n') {
+            Some(end) => Heard::Line(self.heard.drain(..=end).collect()),
+            None => Heard::Nothing,
         }
     }
-}
 
-fn json(answer: &Answer) -> Vec<u8> {
-    serde_json::to_vec(answer).expect("numbers, texts and addresses are JSON")
+    /// Says something that fits into the system's buffer.
+    fn say(&mut self, word: &Word) {
+        let text = word.json();
+        let line = text.clone() + &end_of_line(&text, Side::Server, self.prover.as_ref());
+        let _ = self.tcp.write_all(line.as_bytes());
+    }
 }
 
 /// Rank 0's meeting, on sockets.
 pub(super) struct Server {
     listeners: Vec<TcpListener>,
-    handshake: Handshake,
-    heard: Receiver<Heard>,
-    hearings: BTreeMap<u64, Hearing>,
-    next: u64,
-    /// Nothing is accepted before.
-    paused_until_ns: u64,
-    waiting: Vec<(u16, Channel)>,
+    key: Option<SealKey>,
+    clock: Clock,
+    /// In the order in which they came.
+    callers: Vec<Caller>,
     meeting: Meeting,
 }
 
-/// Asks for descriptors for everyone, as far as the system lets a process have them: the usual 1,024 are too few for as many ranks.
+/// Asks for descriptors for everyone, as far as the system lets a process have them: the usual 1,024
+/// are too few for as many ranks.
 fn allow_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard.min(DESCRIPTORS)
     {
-        // Without, some ranks have to wait for others to be told.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(DESCRIPTORS), hard);
     }
 }
@@ -145,235 +111,234 @@ impl Server {
     /// Of sockets that listen.
     pub(super) fn new(
         listeners: Vec<TcpListener>,
-        tls: Option<Arc<ServerConfig>>,
         key: Option<SealKey>,
         meeting: Meeting,
         clock: Clock,
     ) -> Result<Self, RendezvousError> {
-        let refused = |what| move |source| RendezvousError::Io { what, source };
         for listener in &listeners {
-            listener.set_nonblocking(true).map_err(refused("listen without waiting"))?;
+            listener
+                .set_nonblocking(true)
+                .map_err(|source| RendezvousError::Io { what: "listen without waiting", source })?;
         }
-        let wake = Arc::new(Wake::new().map_err(refused("open an eventfd"))?);
         allow_descriptors();
-        let (sender, heard) = channel();
-        let handshake = Handshake { tls, key, clock, heard: sender, wake };
-        let (hearings, waiting) = (BTreeMap::new(), Vec::new());
-        Ok(Self { listeners, handshake, heard, hearings, next: 0, paused_until_ns: 0, waiting, meeting })
+        Ok(Self { listeners, key, clock, callers: Vec::new(), meeting })
     }
 
     /// Until all are there and know it, or something is wrong, or time is up.
     pub(super) fn run(mut self, timeout: Duration) -> Result<Agreed, RendezvousError> {
-        let clock = self.handshake.clock;
-        let deadline_ns = clock.now_ns().saturating_add(timeout.as_nanos() as u64);
-        while self.meeting.verdict().is_none() {
-            let now_ns = clock.now_ns();
-            if now_ns >= deadline_ns {
+        let deadline_ns = self.clock.now_ns().saturating_add(timeout.as_nanos() as u64);
+        let verdict = loop {
+            if let Some(verdict) = self.meeting.verdict() {
+                break verdict.clone();
+            }
+            if self.clock.now_ns() >= deadline_ns {
                 self.meeting.expire(timeout.as_secs());
-                break;
+            } else {
+                self.turn(deadline_ns)?;
             }
-            self.turn(deadline_ns - now_ns)?;
-        }
-        let verdict = self.meeting.verdict().cloned();
-        let until_ns = deadline_ns.min(clock.now_ns().saturating_add(AFTER_NS));
-        if let Some(verdict) = &verdict {
-            self.tell(verdict);
-            while matches!(verdict, Answer::Refused(_)) && !self.meeting.all_seen() {
-                let now_ns = clock.now_ns();
-                if now_ns >= until_ns {
-                    break;
-                }
-                self.turn(until_ns - now_ns)?;
-                self.tell(verdict);
-            }
+        };
+        self.tell(&verdict);
+        let until_ns = deadline_ns.min(self.clock.now_ns().saturating_add(AFTER_NS));
+        while matches!(verdict, Word::Refused(_))
+            && !self.meeting.all_seen()
+            && self.clock.now_ns() < until_ns
+        {
+            self.turn(until_ns)?;
+            self.tell(&verdict);
         }
         match verdict {
-            Some(Answer::Agreed(agreed)) => Ok(agreed),
-            Some(Answer::Refused(refusal)) => Err(RendezvousError::Refused(refusal)),
-            None => Err(RendezvousError::Offer("nothing was decided".to_owned())),
+            Word::Agreed(agreed) => Ok(agreed),
+            Word::Refused(refusal) => Err(RendezvousError::Refused(refusal)),
+            Word::Hello(_) | Word::Offer(_) => Err(RendezvousError::Offer("nothing was decided".to_owned())),
         }
     }
 
-    /// Waits for something to happen, and deals with it.
-    fn turn(&mut self, most_ns: u64) -> Result<(), RendezvousError> {
-        let now_ns = self.handshake.clock.now_ns();
-        let oldest = self.hearings.values().next().map_or(0, |hearing| hearing.since_ns);
-        let full = self.hearings.len() >= HEARD;
-        let sure_ns = oldest.saturating_add(SURE_NS).saturating_sub(now_ns);
-        if full && sure_ns == 0 {
-            // Its thread ends by that, and makes room.
-            if let Some(hearing) = self.hearings.values().next() {
-                let _ = hearing.socket.shutdown(Shutdown::Both);
-            }
-        }
-        let most_ns = if full && sure_ns > 0 { most_ns.min(sure_ns) } else { most_ns };
-        let paused_ns = self.paused_until_ns.saturating_sub(now_ns);
-        let most_ns = if paused_ns > 0 { most_ns.min(paused_ns) } else { most_ns };
-        let listening = if full || paused_ns > 0 { &[][..] } else { &self.listeners[..] };
-        let mut sockets: Vec<PollFd<'_>> = std::iter::once(self.handshake.wake.as_fd())
-            .chain(listening.iter().map(AsFd::as_fd))
-            .chain(self.waiting.iter().map(|(_, channel)| channel.as_fd()))
+    /// Waits for something to happen, until a time at most, and deals with it.
+    fn turn(&mut self, until_ns: u64) -> Result<(), RendezvousError> {
+        let late = |caller: &&Caller| caller.rank.is_none();
+        let oldest = self.callers.iter().find(late).map(|caller| caller.since_ns + OFFERING_NS);
+        let now_ns = self.clock.now_ns();
+        let wait_ns = until_ns.min(oldest.unwrap_or(u64::MAX)).saturating_sub(now_ns);
+        let mut sockets: Vec<PollFd<'_>> = (self.listeners.iter().map(|listener| listener.as_fd()))
+            .chain(self.callers.iter().map(|caller| caller.tcp.as_fd()))
             .map(|socket| PollFd::new(socket, PollFlags::POLLIN))
             .collect();
-        let millis = i32::try_from(most_ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
-        // Somebody has been heard since: only a look.
-        let millis = if self.handshake.wake.prepare() { millis } else { 0 };
+        let millis = i32::try_from(wait_ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let polled = poll(&mut sockets, PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO));
         let ready: Vec<bool> = sockets.iter().map(|socket| socket.any().unwrap_or(false)).collect();
         drop(sockets);
-        self.handshake.wake.clear();
         match polled {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(RendezvousError::Io { what: "wait", source: errno.into() }),
         }
-        let gone = ready.len() - self.waiting.len();
-        self.forget(&ready[gone..]);
-        while let Ok(heard) = self.heard.try_recv() {
-            self.take(heard);
+        let ready = ready.get(self.listeners.len()..).unwrap_or_default();
+        // Those that waited first: a rank that comes again has gone before.
+        let (now_ns, callers) = (self.clock.now_ns(), std::mem::take(&mut self.callers));
+        for (mut caller, &ready) in callers.into_iter().zip(ready) {
+            if !ready {
+                if caller.rank.is_some() || now_ns < caller.since_ns + OFFERING_NS {
+                    self.callers.push(caller);
+                } else {
+                    self.turn_away(&caller, "says nothing");
+                }
+                continue;
+            }
+            match (caller.hear(), caller.rank) {
+                (Heard::Nothing, _) => self.callers.push(caller),
+                (Heard::Line(line), None) => self.take(caller, &line),
+                (_, Some(rank)) => {
+                    tracing::info!("rank {rank} has hung up before all were there");
+                    self.meeting.leave(rank);
+                }
+                (Heard::Gone, None) => self.turn_away(&caller, "hung up"),
+                (Heard::Long, None) => self.turn_away(&caller, &WordError::Long(OFFER_MOST).to_string()),
+            }
         }
-        if paused_ns == 0 {
-            self.accept();
-        }
+        self.accept();
         Ok(())
     }
 
-    /// Who waits has nothing to say but that it goes: drops those whose sockets are `ready`.
-    fn forget(&mut self, ready: &[bool]) {
-        let mut ready = ready.iter().copied();
+    /// Nobody hears why, but rank 0's log, and everybody if ranks are missing in the end.
+    fn turn_away(&mut self, caller: &Caller, why: &str) {
+        tracing::warn!("a connection from {} came to nothing: it {why}", caller.source);
+        self.meeting.turned_away(format!("{} {why}", caller.source.ip()));
+    }
+
+    fn refuse(&mut self, mut caller: Caller, refusal: Refusal, why: &str) {
+        self.turn_away(&caller, why);
+        caller.say(&Word::Refused(refusal));
+        let _ = caller.tcp.shutdown(Shutdown::Write);
+    }
+
+    /// Takes a line of a caller that has made no offer.
+    fn take(&mut self, mut caller: Caller, line: &[u8]) {
+        let side = Side::Client;
+        if !caller.greeted {
+            let Ok(Word::Hello(client)) = Word::read(line, side, None) else {
+                return self.turn_away(&caller, &WordError::Unknown.to_string());
+            };
+            // The next one gets other numbers, or this one none.
+            let Ok(server) = random() else { return self.turn_away(&caller, "gets no nonce") };
+            caller.say(&Word::Hello(server));
+            caller.greeted = true;
+            caller.prover = self.key.clone().map(|key| Prover { key, client, server });
+            return self.callers.push(caller);
+        }
+        let source_address = caller.source;
+        match Word::read(line, side, caller.prover.as_ref()) {
+            Ok(Word::Offer(offer)) => self.join(caller, offer),
+            Err(error @ WordError::Unproven) => {
+                caller.prover = None;
+                self.refuse(caller, Refusal::Unproven { source_address }, &error.to_string());
+            }
+            Err(error @ WordError::Keyed) => {
+                self.refuse(caller, Refusal::Keyed { source_address }, &error.to_string());
+            }
+            Ok(_) | Err(_) => {
+                let reason = WordError::Unknown.to_string();
+                self.refuse(caller, Refusal::Invalid { reason: reason.clone() }, &reason);
+            }
+        }
+    }
+
+    fn join(&mut self, mut caller: Caller, offer: Offer) {
+        let rank = offer.rank;
+        // Whoever has gone since this turn began has gone before this one came.
         let meeting = &mut self.meeting;
-        self.waiting.retain(|&(rank, _)| {
-            let gone = ready.next().unwrap_or(false);
+        self.callers.retain_mut(|other| {
+            let gone = other.rank == Some(rank) && !matches!(other.hear(), Heard::Nothing);
             if gone {
-                tracing::info!("rank {rank} has hung up before all were there");
                 meeting.leave(rank);
             }
             !gone
         });
-    }
-
-    /// Likewise, just now: a rank that comes again has gone before.
-    fn forget_gone(&mut self) {
-        let ready: Vec<bool> = self.waiting.iter().map(|(_, channel)| is_over(channel)).collect();
-        self.forget(&ready);
-    }
-
-    fn take(&mut self, heard: Heard) {
-        let Heard { number, source, outcome } = heard;
-        if let Some(hearing) = self.hearings.remove(&number) {
-            // It has nothing left to do.
-            let _ = hearing.thread.join();
-        }
-        let (mut channel, offer) = match outcome {
-            Ok(heard) => heard,
-            Err(error) => {
-                tracing::warn!("a connection from {source} came to nothing: it {error}");
-                self.meeting.turned_away(format!("{} {error}", source.ip()));
-                return;
+        match self.meeting.join(caller.source, offer) {
+            Admission::Waits => {
+                caller.rank = Some(rank);
+                self.callers.push(caller);
             }
-        };
-        let rank = offer.rank;
-        // Threads end in any order: one that came before its successor may be heard after it.
-        if is_over(&channel) {
-            tracing::info!("rank {rank} has hung up before it was heard");
-            return;
-        }
-        if self.waiting.iter().any(|&(waiting, _)| waiting == rank) {
-            self.forget_gone();
-        }
-        match self.meeting.join(source, offer) {
-            Admission::Waits => self.waiting.push((rank, channel)),
             Admission::Refused(refusal) => {
-                tracing::warn!("who came from {source} was refused: {refusal}");
-                channel.set_deadline(self.handshake.clock.now_ns().saturating_add(SURE_NS));
-                if channel.send(Kind::Answer, &json(&Answer::Refused(refusal))).is_ok() {
-                    channel.close();
-                }
+                let why = refusal.to_string();
+                self.refuse(caller, refusal, &why);
             }
         }
     }
 
     fn accept(&mut self) {
         for listener in &self.listeners {
-            while self.hearings.len() < HEARD {
-                let (tcp, source) = match listener.accept() {
-                    Ok(accepted) => accepted,
+            loop {
+                let accepted = listener.accept().and_then(|(tcp, source)| {
+                    tcp.set_nonblocking(true)?;
+                    let _ = tcp.set_nodelay(true);
+                    Ok((tcp, source))
+                });
+                let full = match accepted {
+                    Ok((tcp, source)) => {
+                        let (since_ns, heard) = (self.clock.now_ns(), Vec::new());
+                        let (prover, greeted, rank) = (None, false, None);
+                        self.callers.push(Caller { tcp, source, since_ns, heard, prover, greeted, rank });
+                        self.callers.iter().filter(|caller| caller.rank.is_none()).count() > CALLERS
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        // Of one connection that has gone already, or for want of descriptors, which others will give back.
-                        if self.paused_until_ns == 0 {
-                            tracing::warn!(
-                                "a connection could not be accepted: {error}; this is not reported again"
-                            );
-                        }
-                        self.paused_until_ns = self.handshake.clock.now_ns().saturating_add(PAUSE_NS);
-                        return;
+                        // For want of descriptors, mostly.
+                        tracing::warn!("a connection could not be accepted: {error}");
+                        std::thread::sleep(PAUSE);
+                        true
                     }
                 };
-                let Ok(socket) = tcp.try_clone() else { continue };
-                let (number, handshake) = (self.next, self.handshake.clone());
-                self.next += 1;
-                let thread = std::thread::Builder::new().name("rendezvous".to_owned()).stack_size(STACK);
-                let thread = thread.spawn(move || {
-                    let outcome = handshake.hear(tcp, source);
-                    // Nobody listens where the meeting is over.
-                    let _ = handshake.heard.send(Heard { number, source, outcome });
-                    handshake.wake.wake();
-                });
-                if let Ok(thread) = thread {
-                    let since_ns = self.handshake.clock.now_ns();
-                    self.hearings.insert(number, Hearing { since_ns, socket, thread });
+                if full && let Some(at) = self.callers.iter().position(|caller| caller.rank.is_none()) {
+                    self.callers.remove(at);
+                } else if full {
+                    break;
                 }
             }
         }
     }
 
-    /// Tells those who wait, several at a time: one that takes nothing keeps few others waiting.
-    fn tell(&mut self, verdict: &Answer) {
-        let waiting = std::mem::take(&mut self.waiting);
-        if waiting.is_empty() {
-            return;
-        }
-        let (body, clock) = (json(verdict), self.handshake.clock);
-        let each = waiting.len().div_ceil(TELLERS);
-        let mut stripes: Vec<Vec<(u16, Channel)>> = Vec::new();
-        for member in waiting {
-            match stripes.last_mut() {
-                Some(stripe) if stripe.len() < each => stripe.push(member),
-                _ => stripes.push(vec![member]),
+    /// Tells those who wait, all at a time: one that takes nothing keeps no other waiting.
+    fn tell(&mut self, verdict: &Word) {
+        let text = verdict.json();
+        let callers = std::mem::take(&mut self.callers).into_iter();
+        let (waiting, others): (Vec<_>, _) = callers.partition(|caller| caller.rank.is_some());
+        self.callers = others;
+        let end = |caller: &Caller| end_of_line(&text, Side::Server, caller.prover.as_ref());
+        let mut untold: Vec<(Caller, String, usize)> = waiting
+            .into_iter()
+            .map(|caller| (end(&caller), caller))
+            .map(|(end, caller)| (caller, end, 0))
+            .collect();
+        let until_ns = self.clock.now_ns().saturating_add(TELLING_NS);
+        while !untold.is_empty() {
+            let left_ns = until_ns.saturating_sub(self.clock.now_ns());
+            if left_ns == 0 {
+                tracing::warn!("{} ranks could not be told", untold.len());
+                return;
             }
-        }
-        std::thread::scope(|scope| {
-            for stripe in stripes {
-                let thread = std::thread::Builder::new().name("rendezvous".to_owned()).stack_size(STACK);
-                let body = &body;
-                let spawned = thread.spawn_scoped(scope, move || {
-                    for (rank, mut channel) in stripe {
-                        channel.set_deadline(clock.now_ns().saturating_add(TELLING_NS));
-                        match channel.send(Kind::Answer, body) {
-                            Ok(()) => channel.close(),
-                            Err(error) => tracing::warn!("rank {rank} could not be told: it {error}"),
-                        }
+            let mut sockets: Vec<PollFd<'_>> = untold
+                .iter()
+                .map(|(caller, ..)| PollFd::new(caller.tcp.as_fd(), PollFlags::POLLOUT))
+                .collect();
+            let millis = u16::try_from(left_ns.div_ceil(1_000_000)).unwrap_or(u16::MAX);
+            let _ = poll(&mut sockets, millis);
+            drop(sockets);
+            untold.retain_mut(|(caller, end, told)| {
+                let rest = text.as_bytes().get(*told..).filter(|rest| !rest.is_empty());
+                let rest = rest.unwrap_or_else(|| &end.as_bytes()[*told - text.len()..]);
+                match caller.tcp.write(rest) {
+                    Ok(count) => *told += count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                    Err(error) => {
+                        tracing::warn!("rank {:?} could not be told: {error}", caller.rank);
+                        return false;
                     }
-                });
-                if let Err(error) = spawned {
-                    tracing::warn!("some ranks could not be told: {error}");
                 }
-            }
-        });
-    }
-}
-
-/// Whether who has nothing more to say has said or ended something.
-fn is_over(channel: &Channel) -> bool {
-    let mut sockets = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
-    poll(&mut sockets, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        for (_, hearing) in std::mem::take(&mut self.hearings) {
-            let _ = hearing.socket.shutdown(Shutdown::Both);
-            let _ = hearing.thread.join();
+                let over = *told == text.len() + end.len();
+                if over {
+                    let _ = caller.tcp.shutdown(Shutdown::Write);
+                }
+                !over
+            });
         }
     }
 }

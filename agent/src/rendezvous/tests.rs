@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who has no key, and sits where rank 0 should be, or in between.
 
-use super::channel::Channel;
-use super::frame::Kind;
-use super::proof::{Side, is_proven};
+use super::message::Word;
 use super::*;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 
-const SOON_NS: u64 = 30_000_000_000;
-
-fn keyed(byte: u8) -> Security {
-    Security { key: Some(SealKey::from_bytes(&[byte; 32]).expect("a key")), certificates: None }
-}
-
-fn config(port: u16, security: Security) -> Config {
+fn config(port: u16) -> Config {
     let master = Master { host: "127.0.0.1".to_owned(), port };
-    Config { master, security, timeout: Duration::from_secs(30) }
+    let key = Some(SealKey::from_bytes(&[7; 32]).expect("a key"));
+    Config { master, key, timeout: Duration::from_secs(30) }
 }
 
 fn offer(rank: u16) -> Offer {
@@ -26,14 +20,19 @@ fn offer(rank: u16) -> Offer {
 fn listening() -> (TcpListener, Config) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
-    (listener, config(port, keyed(7)))
+    (listener, config(port))
 }
 
-/// Takes a rank's connection, with a certificate for the occasion as rank 0 would have.
-fn answer(listener: &TcpListener, clock: Clock) -> Channel {
-    let (tcp, _) = listener.accept().expect("a connection");
-    let tls = keyed(1).server().expect("valid").expect("a certificate");
-    Channel::accept(tcp, clock, SOON_NS).and_then(|channel| channel.secure(tls)).expect("TLS")
+/// Without the key: says its own hello to a rank, and gives its offer with the proof.
+fn greet(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a hello");
+    let mut stream = stream;
+    writeln!(stream, "{}", Word::Hello([9; 32]).json()).expect("said");
+    line.clear();
+    reader.read_line(&mut line).expect("an offer");
+    line
 }
 
 #[test]
@@ -41,47 +40,46 @@ fn a_proof_sent_back_to_its_owner_proves_nothing() {
     let (listener, config) = listening();
     std::thread::scope(|scope| {
         let rank = scope.spawn(|| meet(offer(1), &config));
-        let mut channel = answer(&listener, Clock::start());
-        let (_, proof) = channel.receive(&[Kind::Proof]).expect("the rank's");
-        channel.send(Kind::Proof, &proof).expect("sent");
-        assert!(channel.receive(&[Kind::Offer]).is_err(), "nothing else is said to a stranger");
-        drop(channel);
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let line = greet(&stream);
+        stream.write_all(line.as_bytes()).expect("said");
         let told = rank.join().expect("no panic").expect_err("a stranger").to_string();
         assert!(told.contains("does not know the job key"), "{told}");
     });
 }
 
 #[test]
-fn who_sits_between_two_who_know_the_key_learns_nothing_and_passes_nothing_on() {
-    let (listener, mut towards_middle) = listening();
-    towards_middle.timeout = Duration::from_secs(1);
+fn an_offer_to_somebody_else_is_not_an_offer_to_rank_0() {
+    let (listener, towards_middle) = listening();
     let probe = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let real = config(probe.local_addr().expect("bound").port(), keyed(7));
+    let real = config(probe.local_addr().expect("bound").port());
     drop(probe);
     std::thread::scope(|scope| {
         let rank_0 = scope.spawn(|| meet(offer(0), &real));
         let rank = scope.spawn(|| meet(offer(1), &towards_middle));
-        let clock = Clock::start();
-        let mut from_rank = answer(&listener, clock);
-        let (_, proof) = from_rank.receive(&[Kind::Proof]).expect("the rank's");
-        let tcp = loop {
+        // Both speak to the one in the middle, who gives each a nonce of its own and passes on what they prove.
+        let (from_rank, _) = listener.accept().expect("a connection");
+        let line = greet(&from_rank);
+        let mut to_rank_0 = loop {
             match TcpStream::connect(("127.0.0.1", real.master.port)) {
                 Ok(tcp) => break tcp,
                 Err(_) => std::thread::sleep(PAUSE),
             }
         };
-        let tls = keyed(1).client("127.0.0.1").expect("valid");
-        let mut to_rank_0 = Channel::connect(tcp, tls, clock, SOON_NS).expect("TLS");
-        let key = keyed(7).key.expect("a key");
-        let bindings = [&from_rank, &to_rank_0].map(|channel| channel.binding().expect("TLS"));
-        assert!(is_proven(&key, Side::Client, &bindings[0], &proof), "it holds where it was made");
-        assert!(!is_proven(&key, Side::Client, &bindings[1], &proof));
-        to_rank_0.send(Kind::Proof, &proof).expect("sent");
-        let (_, refused) = to_rank_0.receive(&[Kind::Answer]).expect("rank 0's");
-        assert!(String::from_utf8_lossy(&refused).contains("unproven"));
-        drop((from_rank, to_rank_0));
-        drop(listener);
-        assert!(rank.join().expect("no panic").is_err(), "nobody is there any more");
+        writeln!(to_rank_0, "{}", Word::Hello([8; 32]).json()).expect("said");
+        let mut reader = BufReader::new(to_rank_0.try_clone().expect("a descriptor"));
+        let mut answer = String::new();
+        reader.read_line(&mut answer).expect("a hello");
+        to_rank_0.write_all(line.as_bytes()).expect("said");
+        answer.clear();
+        reader.read_line(&mut answer).expect("an answer");
+        assert!(answer.contains("unproven"), "{answer}");
+        // Nor is an agreement that the one in the middle makes up believed.
+        let (job, seed, fresh, members) = (0, 1, [0; 32], Vec::new());
+        let made_up = Word::Agreed(Agreed { job, seed, mtu: None, channels: 1, fresh, members });
+        writeln!(&from_rank, "{}", made_up.json()).expect("said");
+        let told = rank.join().expect("no panic").expect_err("a stranger").to_string();
+        assert!(told.contains("does not know the job key"), "{told}");
         // The rank itself is believed.
         assert!(meet(offer(1), &real).is_ok() && rank_0.join().expect("no panic").is_ok());
     });

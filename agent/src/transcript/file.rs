@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of records: a header, then records, each with its length and a checksum in front (docs/reference/transcript.md).
+//! A file of records: JSON lines, each a gzip member of its own (docs/reference/transcript.md). A
+//! reader can begin at any of them, and what stands before a damaged one is whole.
 
-use super::bytes::Malformed;
 use super::record::{Header, MAX_BODY, Record};
-use std::io::{self, Read};
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io::{self, BufRead, Read, Write};
 use trimwire_encoder::StreamId;
 
-/// What a file begins with.
-const MAGIC: [u8; 8] = *b"trimwire";
-/// The kind of file behind it: a transcript.
-const TRANSCRIPT: u8 = b'T';
 /// The version of the format.
-pub const VERSION: u8 = 1;
-/// Bytes of the header.
-pub const HEADER_LEN: usize = 28;
-/// Bytes in front of a record's body.
-const FRAME_LEN: usize = 8;
-
-/// CRC-32 as Ethernet, zlib and PNG have it (ISO-HDLC).
-const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+pub const VERSION: u8 = 2;
+/// What files of version 1 begin with.
+const VERSION_1: &[u8] = b"trimwireT\x01";
+/// What a gzip member begins with.
+const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Why a file cannot be read, or not further.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +31,16 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It is something else.
-    #[error("no transcript: it does not begin with \"trimwireT\"")]
+    #[error("no transcript: it does not begin with {{\"trimwire\":\"transcript\"}} in gzip")]
     NotATranscript,
     /// It is of another version.
     #[error("a transcript of version {0}; valid is {VERSION}")]
-    Version(u8),
+    Version(u64),
     /// The header is damaged.
     #[error("the header is damaged: {0}")]
-    Header(&'static str),
-    /// The file ends in the middle of a record: who wrote it was killed, or its disk was full. The records before are whole.
+    Header(String),
+    /// The file ends in the middle of a record: its writer was killed, or its disk was full. The
+    /// records before are whole.
     #[error("it ends at byte {at}, in the middle of a record; the {records} in front of it are whole")]
     Truncated {
         /// Where that record begins.
@@ -57,95 +56,124 @@ pub enum ReadError {
         /// Records in front of it.
         records: u64,
         /// What is wrong.
-        what: &'static str,
+        what: String,
     },
 }
 
-/// The header as bytes.
-pub(super) fn header_bytes(header: &Header) -> Vec<u8> {
-    let Header { job, rank, world, seed } = *header;
-    let mut out = MAGIC.to_vec();
-    out.extend([TRANSCRIPT, VERSION, job, 0]);
-    out.extend(rank.to_be_bytes());
-    out.extend(world.to_be_bytes());
-    out.extend(seed.to_be_bytes());
-    out.extend(CRC.checksum(&out).to_be_bytes());
-    out
+/// A line as a gzip member.
+pub(super) fn member(line: &impl Serialize) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    // Neither fails: the types have no maps, and memory takes all bytes.
+    let written = serde_json::to_writer(&mut encoder, line).map_err(io::Error::from);
+    let written = written.and_then(|()| encoder.write_all(b"\n"));
+    written.and_then(|()| encoder.finish()).unwrap_or_default()
 }
 
-/// A record as bytes, frame included.
-pub(super) fn framed(record: &Record) -> Vec<u8> {
-    let body = record.to_bytes();
-    let mut out = (body.len() as u32).to_be_bytes().to_vec();
-    out.extend(CRC.checksum(&body).to_be_bytes());
-    out.extend(body);
-    out
+/// The first line: what the file is, and whose.
+pub(super) fn first_member(header: &Header) -> Vec<u8> {
+    let Header { job, rank, world, seed } = header;
+    member(&json!({
+        "trimwire": "transcript", "version": VERSION, "job": job, "rank": rank, "world": world, "seed": seed,
+    }))
 }
 
-/// Reads a transcript from its beginning, record by record. Whatever the bytes, it does not panic, and keeps no more than one record in memory.
+/// Counts the bytes that are taken from a source.
+#[derive(Debug)]
+struct Counted<R> {
+    source: R,
+    at: u64,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.source.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.source.consume(count);
+        self.at += count as u64;
+    }
+}
+
+/// Why a member gives no line.
+enum Broken {
+    Io(io::Error),
+    EndsEarly,
+    Damaged(String),
+}
+
+impl<R: BufRead> Counted<R> {
+    /// The next line; `None` at the end.
+    fn line(&mut self) -> Result<Option<Vec<u8>>, Broken> {
+        if self.fill_buf().map_err(Broken::Io)?.is_empty() {
+            return Ok(None);
+        }
+        let mut line = Vec::new();
+        let read = GzDecoder::new(self).take(MAX_BODY as u64 + 1).read_to_end(&mut line);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Broken::EndsEarly,
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Broken::Damaged(error.to_string()),
+            _ => Broken::Io(error),
+        })?;
+        if line.len() > MAX_BODY {
+            return Err(Broken::Damaged("it is longer than a record may be".to_owned()));
+        }
+        Ok(Some(line))
+    }
+}
+
+/// Reads a transcript from its beginning, record by record. Whatever the bytes, it does not panic,
+/// and keeps no more than one record in memory.
 #[derive(Debug)]
 pub struct Reader<R> {
-    source: R,
+    source: Counted<R>,
     header: Header,
-    at: u64,
     records: u64,
-    body: Vec<u8>,
     over: bool,
 }
 
-/// What comes next in a file.
-enum Next {
-    End,
-    /// A record of a kind that this version does not know.
-    Unknown,
-    Record(Box<Record>),
-}
-
-/// Fills as much of a buffer as there is.
-fn fill(source: &mut impl Read, mut buffer: &mut [u8]) -> io::Result<usize> {
-    let all = buffer.len();
-    while !buffer.is_empty() {
-        match source.read(buffer) {
-            Ok(0) => break,
-            Ok(read) => buffer = &mut buffer[read..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(all - buffer.len())
-}
-
-impl<R: Read> Reader<R> {
-    /// Reads the header. `source` is read in small pieces: buffer it.
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
     ///
     /// # Errors
     /// [`ReadError`] when it is no transcript of this version.
-    pub fn new(mut source: R) -> Result<Self, ReadError> {
-        let mut bytes = [0; HEADER_LEN];
-        let read = fill(&mut source, &mut bytes).map_err(|source| ReadError::Io { at: 0, source })?;
-        if read == 0 {
-            return Err(ReadError::Header("the file is empty"));
+    pub fn new(source: R) -> Result<Self, ReadError> {
+        let mut source = Counted { source, at: 0 };
+        let begins = source.fill_buf().map_err(|source| ReadError::Io { at: 0, source })?;
+        if begins.is_empty() {
+            return Err(ReadError::Header("the file is empty".to_owned()));
         }
-        if bytes[..8] != MAGIC || bytes[8] != TRANSCRIPT {
+        if begins.starts_with(VERSION_1) {
+            return Err(ReadError::Version(1));
+        }
+        if !begins.starts_with(GZIP) {
             return Err(ReadError::NotATranscript);
         }
-        if read > 9 && bytes[9] != VERSION {
-            return Err(ReadError::Version(bytes[9]));
+        let line = source.line().map_err(|broken| match broken {
+            Broken::Io(source) => ReadError::Io { at: 0, source },
+            Broken::EndsEarly => ReadError::Header("the file ends in it".to_owned()),
+            Broken::Damaged(what) => ReadError::Header(what),
+        })?;
+        let opening: Value = serde_json::from_slice(&line.unwrap_or_default()).unwrap_or_default();
+        match (opening["trimwire"].as_str(), opening["version"].as_u64()) {
+            (Some("transcript"), Some(version)) if version == u64::from(VERSION) => {}
+            (Some("transcript"), Some(version)) => return Err(ReadError::Version(version)),
+            _ => return Err(ReadError::NotATranscript),
         }
-        if read < HEADER_LEN {
-            return Err(ReadError::Header("the file ends in it"));
-        }
-        let (content, checksum) = bytes.split_at(HEADER_LEN - 4);
-        if CRC.checksum(content).to_be_bytes() != checksum {
-            return Err(ReadError::Header("its checksum is wrong"));
-        }
-        let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let seed = bytes[16..].first_chunk().map_or(0, |&bytes| u64::from_be_bytes(bytes));
-        let header = Header { job: bytes[10], rank: number(12), world: number(14), seed };
+        let header: Header =
+            serde_json::from_value(opening).map_err(|error| ReadError::Header(error.to_string()))?;
         if header.world > StreamId::MAX_RANK + 1 || header.rank >= header.world {
-            return Err(ReadError::Header("its rank is none of its ranks"));
+            return Err(ReadError::Header("its rank is none of its ranks".to_owned()));
         }
-        Ok(Self { source, header, at: HEADER_LEN as u64, records: 0, body: Vec::new(), over: false })
+        Ok(Self { source, header, records: 0, over: false })
     }
 
     /// Whose transcript it is.
@@ -155,67 +183,40 @@ impl<R: Read> Reader<R> {
 
     /// Where the next record begins, bytes from the file's beginning.
     pub fn position(&self) -> u64 {
-        self.at
+        self.source.at
     }
 
-    /// The next record; `None` at the end, and after an error. Records of kinds that are not known are passed over.
+    /// The next record; `None` at the end, and after an error.
     ///
     /// # Errors
     /// [`ReadError`]; everything in front of that place was whole.
     pub fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
-        while !self.over {
-            match self.read() {
-                Ok(Next::Unknown) => {}
-                Ok(Next::Record(record)) => return Ok(Some(*record)),
-                Ok(Next::End) => self.over = true,
-                Err(error) => {
-                    self.over = true;
-                    return Err(error);
-                }
-            }
+        if self.over {
+            return Ok(None);
         }
-        Ok(None)
-    }
-
-    fn read(&mut self) -> Result<Next, ReadError> {
-        let (at, records) = (self.at, self.records);
-        let io = |source| ReadError::Io { at, source };
-        let mut frame = [0; FRAME_LEN];
-        match fill(&mut self.source, &mut frame).map_err(io)? {
-            0 => return Ok(Next::End),
-            FRAME_LEN => {}
-            _ => return Err(ReadError::Truncated { at, records }),
-        }
-        let [l0, l1, l2, l3, c0, c1, c2, c3] = frame;
-        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        let damaged = |what| ReadError::Damaged { at, records, what };
-        if length > MAX_BODY {
-            return Err(damaged("it says that it is longer than a record may be"));
-        }
-        // Room is made as bytes come, not as a damaged length says.
-        self.body.clear();
-        let read = (&mut self.source).take(length as u64).read_to_end(&mut self.body).map_err(io)?;
-        if read < length {
-            return Err(ReadError::Truncated { at, records });
-        }
-        if CRC.checksum(&self.body) != u32::from_be_bytes([c0, c1, c2, c3]) {
-            return Err(damaged("its checksum is wrong"));
-        }
-        let record = Record::parse(&self.body).map_err(|Malformed(what)| damaged(what))?;
-        self.at += (FRAME_LEN + length) as u64;
-        self.records += 1;
-        Ok(record.map_or(Next::Unknown, |record| Next::Record(Box::new(record))))
+        let (at, records) = (self.position(), self.records);
+        let record = self
+            .source
+            .line()
+            .and_then(|line| line.map(|line| Record::parse(&line)).transpose().map_err(Broken::Damaged));
+        self.over = !matches!(record, Ok(Some(_)));
+        self.records += u64::from(!self.over);
+        record.map_err(|broken| match broken {
+            Broken::Io(source) => ReadError::Io { at, source },
+            Broken::EndsEarly => ReadError::Truncated { at, records },
+            Broken::Damaged(what) => ReadError::Damaged { at, records, what },
+        })
     }
 }
 
-impl<R: Read + io::Seek> Reader<R> {
+impl<R: BufRead + io::Seek> Reader<R> {
     /// Goes on at a [`Self::position`] of before.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn seek(&mut self, at: u64) -> Result<(), ReadError> {
-        self.source.seek(io::SeekFrom::Start(at)).map_err(|source| ReadError::Io { at, source })?;
-        (self.at, self.over) = (at, false);
+        self.source.source.seek(io::SeekFrom::Start(at)).map_err(|source| ReadError::Io { at, source })?;
+        (self.source.at, self.over) = (at, false);
         Ok(())
     }
 }

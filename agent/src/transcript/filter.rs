@@ -13,9 +13,11 @@ use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What looks at the events of an endpoint: a transcript that is written, one that is replayed, both or neither. A replay that is recorded gives the transcript again.
+/// What looks at the events of an endpoint: a transcript that is written, one that is replayed,
+/// both or neither. A replay that is recorded gives the transcript again.
 ///
-/// Clones are the same: channels of one rank show it their events, and it tells their messages apart by their ids.
+/// Clones are the same: channels of one rank show it their events, and it tells their messages
+/// apart by their ids.
 #[derive(Debug, Default, Clone)]
 pub struct Filter {
     /// `None`: nothing is looked at.
@@ -102,7 +104,8 @@ impl Filter {
         failed.take().map_or(checked, Err)
     }
 
-    /// Ends the transcript that is written, if one is. What other channels see afterwards is in none.
+    /// Ends the transcript that is written, if one is. What other channels see afterwards is in
+    /// none.
     pub fn finish(self) -> Option<Written> {
         let writer = self.lock()?.writer.take();
         writer.map(Writer::finish)

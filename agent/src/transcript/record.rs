@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a transcript says (docs/reference/transcript.md).
 
-use super::bytes::{Body, Malformed, put, put_bytes, put_option};
-use super::series;
 use crate::collective::{Options, Outcome, Replicas};
 use crate::outcome::TransferStats;
+use crate::wire::trim_map::MAX_PACKETS;
+use serde::{Deserialize, Serialize};
 use trimwire_encoder::{Codec, Decoding, Layout, LayoutError, Reach, StreamId, Tensor};
 
-/// Bytes that the body of a record has at most: a message of 2^20 packets, no two of which are cut alike, takes less.
-pub const MAX_BODY: usize = 8 << 20;
-/// Bytes that a name or the text of an error has at most; the rest is left out.
-pub const MAX_TEXT: usize = 1_024;
+/// Bytes of a record's JSON: more than a message of 2^20 packets takes, whatever arrived of them.
+pub const MAX_BODY: usize = 16 << 20;
 
 /// Coordinates of a message: 2^20 packets of less than 2^13 each.
 const MAX_COORDINATES: usize = 1 << 33;
 
 /// Whose transcript it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Number of the job.
     pub job: u8,
@@ -29,7 +27,8 @@ pub struct Header {
 }
 
 /// What was there of a packet when its row was decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Option<i32>", try_from = "Option<i32>")]
 pub enum Held {
     /// Nothing.
     Missing,
@@ -39,28 +38,33 @@ pub enum Held {
     Whole,
 }
 
-impl Held {
-    fn to_value(self) -> u32 {
-        match self {
-            Self::Whole => 0,
-            Self::Missing => 1,
-            Self::Part(bytes) => 2 + u32::from(bytes),
+impl From<Held> for Option<i32> {
+    fn from(held: Held) -> Self {
+        match held {
+            Held::Missing => None,
+            Held::Part(bytes) => Some(bytes.into()),
+            Held::Whole => Some(-1),
         }
     }
+}
 
-    fn from_value(value: u32) -> Result<Self, Malformed> {
+impl TryFrom<Option<i32>> for Held {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(value: Option<i32>) -> Result<Self, Self::Error> {
         match value {
-            0 => Ok(Self::Whole),
-            1 => Ok(Self::Missing),
-            _ => u16::try_from(value - 2).map(Self::Part).map_err(|_| Malformed("a packet of 2^16 bytes")),
+            None => Ok(Self::Missing),
+            Some(-1) => Ok(Self::Whole),
+            Some(bytes) => u16::try_from(bytes).map(Self::Part),
         }
     }
 }
 
 /// How a message is divided and encoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Its codec.
+    #[serde(with = "codec_name")]
     pub codec: Codec,
     /// Planes that were sent of each packet.
     pub planes: u8,
@@ -69,6 +73,7 @@ pub struct Shape {
     /// Rows have at most 2^this coordinates.
     pub row_log2: u8,
     /// What it is made of.
+    #[serde(with = "tensor_pairs")]
     pub tensors: Vec<Tensor>,
 }
 
@@ -99,7 +104,7 @@ impl Shape {
 }
 
 /// A message that was received, or given up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageRecord {
     /// Its sender.
     pub from: u16,
@@ -107,7 +112,8 @@ pub struct MessageRecord {
     pub message: u32,
     /// How it was divided and encoded.
     pub shape: Shape,
-    /// Whether it was delivered; of one that was given up, rows that were not there yet count as missing.
+    /// Whether it was delivered; of one that was given up, rows that were not there yet count as
+    /// missing.
     pub delivered: bool,
     /// When it was expected, ns of the recording rank's clock.
     pub started_ns: u64,
@@ -136,7 +142,8 @@ impl MessageRecord {
         (self.duplicates, self.probes, self.asked) = (stats.duplicates, stats.probes, stats.asked);
     }
 
-    /// How far each packet reached, in order: whole planes, and coordinates of the next one; `None` where nothing of it was there. What simulated cutting needs to cut likewise.
+    /// How far each packet reached, in order: whole planes, and coordinates of the next one; `None`
+    /// where nothing of it was there. A simulation trims to it.
     ///
     /// # Errors
     /// As [`Shape::layout`].
@@ -160,18 +167,18 @@ impl MessageRecord {
 }
 
 /// What the receiver of a sent message said that it had, where replicas agree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapRecord {
     /// The receiver.
     pub to: u16,
     /// The message.
     pub message: u32,
-    /// Whole planes of each packet; [`crate::wire::cut_map::FULL`]: all that were sent.
+    /// Whole planes of each packet; [`crate::wire::trim_map::FULL`]: all that were sent.
     pub planes: Vec<u8>,
 }
 
 /// An operation that is over at the recording rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationRecord {
     /// Its number.
     pub number: u32,
@@ -181,7 +188,8 @@ pub struct OperationRecord {
     pub coordinates: u64,
     /// Planes that are sent.
     pub planes: u8,
-    /// How cut packets are decoded.
+    /// How trimmed packets are decoded.
+    #[serde(with = "DecodingName")]
     pub decoding: Decoding,
     /// Every bit as it is.
     pub exact: bool,
@@ -194,6 +202,7 @@ pub struct OperationRecord {
     /// Repairs that this rank sent.
     pub repaired: u64,
     /// SHA-256 of this rank's result as it lies in memory, little-endian.
+    #[serde(with = "digest_hex")]
     pub digest: Option<[u8; 32]>,
     /// Why it failed.
     pub failure: Option<String>,
@@ -231,7 +240,8 @@ impl OperationRecord {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Record {
     /// A message was received.
@@ -244,11 +254,6 @@ pub enum Record {
     Gap(u64),
 }
 
-const MESSAGE: u8 = 1;
-const MAP: u8 = 2;
-const OPERATION: u8 = 3;
-const GAP: u8 = 4;
-
 impl Record {
     /// Packets that it tells of.
     pub fn packets(&self) -> usize {
@@ -259,189 +264,92 @@ impl Record {
         }
     }
 
-    /// The body of the record, as it is in a file.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// Reads a record's JSON; the error says why it is none.
+    pub(super) fn parse(json: &[u8]) -> Result<Self, String> {
+        let record: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        record.check().map_or(Ok(record), |wrong| Err(wrong.to_owned()))
+    }
+
+    /// What cannot be in it, though it has the right form.
+    fn check(&self) -> Option<&'static str> {
+        let rank = match self {
+            Self::Message(message) => message.from,
+            Self::Map(map) => map.to,
+            Self::Operation(_) | Self::Gap(_) => 0,
+        };
+        if rank > StreamId::MAX_RANK {
+            return Some("a rank above 1,023");
+        }
+        if self.packets() > MAX_PACKETS as usize {
+            return Some("more packets than a message may have");
+        }
         match self {
-            Self::Message(message) => message.put(&mut out),
-            Self::Map(MapRecord { to, message, planes }) => {
-                out.push(MAP);
-                put(&mut out, (*to).into());
-                put(&mut out, (*message).into());
-                // The commonest value of a series comes for nothing, whatever it is.
-                let values: Vec<u32> = planes.iter().map(|&planes| planes.into()).collect();
-                series::encode(&values, &mut out);
+            Self::Message(message) if message.shape.coordinates() > MAX_COORDINATES => {
+                Some("more coordinates than a message may have")
             }
-            Self::Operation(operation) => operation.put(&mut out),
-            Self::Gap(records) => {
-                out.push(GAP);
-                put(&mut out, *records);
-            }
+            _ => None,
         }
-        out
-    }
-
-    /// Reads a body; `None` for a kind that this version does not know.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut body = Body(bytes);
-        let record = match body.byte()? {
-            MESSAGE => Self::Message(MessageRecord::parse(&mut body)?),
-            MAP => {
-                let (to, message) = (rank(&mut body)?, body.fits("a message's id")?);
-                let planes = series::decode(&mut body)?;
-                let planes = planes.into_iter().map(u8::try_from).collect::<Result<_, _>>();
-                let planes = planes.map_err(|_| Malformed("more planes than there are"))?;
-                Self::Map(MapRecord { to, message, planes })
-            }
-            OPERATION => Self::Operation(OperationRecord::parse(&mut body)?),
-            GAP => Self::Gap(body.number()?),
-            _ => return Ok(None),
-        };
-        body.end()?;
-        Ok(Some(record))
     }
 }
 
-fn rank(body: &mut Body<'_>) -> Result<u16, Malformed> {
-    let rank = body.fits("a rank")?;
-    if rank > StreamId::MAX_RANK { Err(Malformed("a rank above 1,023")) } else { Ok(rank) }
+/// Names of [`Decoding`]s.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Decoding", rename_all = "lowercase")]
+enum DecodingName {
+    Unbiased,
+    Mmse,
+    Paper,
 }
 
-impl MessageRecord {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(MESSAGE);
-        put(out, self.from.into());
-        put(out, self.message.into());
-        let Shape { codec, planes, coordinates_per_packet, row_log2, tensors } = &self.shape;
-        out.extend([*codec as u8, *planes, *row_log2, u8::from(self.delivered)]);
-        put(out, *coordinates_per_packet as u64);
-        put(out, tensors.len() as u64);
-        for Tensor { coordinates, layer_class } in tensors {
-            put(out, *coordinates as u64);
-            out.push(*layer_class);
-        }
-        put(out, self.started_ns);
-        put(out, self.duration_ns);
-        put_option(out, self.first_ns);
-        put_option(out, self.last_ns);
-        for count in [self.duplicates, self.probes, self.asked] {
-            put(out, count.into());
-        }
-        let values: Vec<u32> = self.held.iter().map(|held| held.to_value()).collect();
-        series::encode(&values, out);
+/// Codecs by name.
+mod codec_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use trimwire_encoder::Codec;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    pub(super) fn serialize<S: Serializer>(codec: &Codec, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(codec)
     }
 
-    fn parse(body: &mut Body<'_>) -> Result<Self, Malformed> {
-        let (from, message) = (rank(body)?, body.fits("a message's id")?);
-        let codec = Codec::from_id(body.byte()?).ok_or(Malformed("an unknown codec"))?;
-        let (planes, row_log2) = (body.byte()?, body.byte()?);
-        let delivered = body.byte()? == 1;
-        let coordinates_per_packet = body.fits("a number of coordinates")?;
-        let count: usize = body.fits("a number of tensors")?;
-        let tensor = |_| -> Result<Tensor, Malformed> {
-            Ok(Tensor { coordinates: body.fits("a number of coordinates")?, layer_class: body.byte()? })
-        };
-        // It ends with the body at the latest, whatever the count.
-        let tensors = (0..count).map(tensor).collect::<Result<Vec<_>, _>>()?;
-        let fits = |sum: usize, tensor: &Tensor| {
-            sum.checked_add(tensor.coordinates).filter(|&sum| sum <= MAX_COORDINATES)
-        };
-        if tensors.iter().try_fold(0, fits).is_none() {
-            return Err(Malformed("more coordinates than a message may have"));
-        }
-        let shape = Shape { codec, planes, coordinates_per_packet, row_log2, tensors };
-        let (started_ns, duration_ns) = (body.number()?, body.number()?);
-        let (first_ns, last_ns) = (body.option()?, body.option()?);
-        let mut count = || body.fits("a count");
-        let (duplicates, probes, asked) = (count()?, count()?, count()?);
-        let held = series::decode(body)?.into_iter().map(Held::from_value).collect::<Result<_, _>>()?;
-        Ok(Self {
-            from,
-            message,
-            shape,
-            delivered,
-            started_ns,
-            duration_ns,
-            first_ns,
-            last_ns,
-            duplicates,
-            probes,
-            asked,
-            held,
-        })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Codec, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
-const EXACT: u8 = 1;
-const CONSISTENT: u8 = 2;
-const DIGEST: u8 = 4;
-const FAILED: u8 = 8;
+/// Tensors as pairs of coordinates and layer class.
+mod tensor_pairs {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use trimwire_encoder::Tensor;
 
-fn shortened(text: &str) -> &str {
-    let mut end = text.len().min(MAX_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    pub(super) fn serialize<S: Serializer>(tensors: &[Tensor], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(tensors.iter().map(|tensor| (tensor.coordinates, tensor.layer_class)))
     }
-    &text[..end]
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Tensor>, D::Error> {
+        let pairs = Vec::<(usize, u8)>::deserialize(from)?.into_iter();
+        Ok(pairs.map(|(coordinates, layer_class)| Tensor { coordinates, layer_class }).collect())
+    }
 }
 
-impl OperationRecord {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(OPERATION);
-        put(out, self.number.into());
-        put_bytes(out, shortened(&self.name).as_bytes());
-        put(out, self.coordinates);
-        let flag = |set, bit| if set { bit } else { 0 };
-        let decoding = match self.decoding {
-            Decoding::Unbiased => 0,
-            Decoding::Mmse => 1,
-            Decoding::Paper => 2,
-        };
-        let flags = flag(self.exact, EXACT)
-            | flag(self.consistent, CONSISTENT)
-            | flag(self.digest.is_some(), DIGEST)
-            | flag(self.failure.is_some(), FAILED);
-        out.extend([self.planes, decoding, flags]);
-        for value in [self.started_ns, self.duration_ns, self.repaired] {
-            put(out, value);
-        }
-        out.extend(self.digest.iter().flatten());
-        if let Some(failure) = &self.failure {
-            put_bytes(out, shortened(failure).as_bytes());
-        }
+/// A SHA-256 in hexadecimal.
+mod digest_hex {
+    use super::hex;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(digest: &Option<[u8; 32]>, to: S) -> Result<S::Ok, S::Error> {
+        digest.as_ref().map(hex).serialize(to)
     }
 
-    fn parse(body: &mut Body<'_>) -> Result<Self, Malformed> {
-        // Of a damaged one as much as can be read.
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (number, name) = (body.fits("a number")?, text(body.bytes()?));
-        let (coordinates, planes) = (body.number()?, body.byte()?);
-        let decoding = match body.byte()? {
-            0 => Decoding::Unbiased,
-            1 => Decoding::Mmse,
-            2 => Decoding::Paper,
-            _ => return Err(Malformed("an unknown decoding")),
-        };
-        let flags = body.byte()?;
-        let (started_ns, duration_ns, repaired) = (body.number()?, body.number()?, body.number()?);
-        let digest = match flags & DIGEST {
-            0 => None,
-            _ => body.take(32)?.first_chunk().copied(),
-        };
-        let failure = if flags & FAILED == 0 { None } else { Some(text(body.bytes()?)) };
-        Ok(Self {
-            number,
-            name,
-            coordinates,
-            planes,
-            decoding,
-            exact: flags & EXACT != 0,
-            consistent: flags & CONSISTENT != 0,
-            started_ns,
-            duration_ns,
-            repaired,
-            digest,
-            failure,
-        })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[u8; 32]>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        let byte = |at: usize| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..text.len().div_ceil(2)).map(byte).collect();
+        let digest = bytes.and_then(|bytes| bytes.try_into().ok());
+        digest.map(Some).ok_or_else(|| D::Error::custom("a digest is 64 hexadecimal digits"))
     }
+}
+
+/// A digest as it is printed.
+pub fn hex(digest: &[u8; 32]) -> String {
+    digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

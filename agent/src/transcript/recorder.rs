@@ -8,7 +8,8 @@ use crate::outcome::TransferStats;
 use std::collections::{BTreeMap, VecDeque};
 use trimwire_encoder::{HEADER_LEN, RowReceiver};
 
-/// Makes records of an endpoint's events. Sans-IO: show it each event before whoever takes it, tell it of operations that are over, and take records out.
+/// Makes records of an endpoint's events. Sans-IO: show it each event before whoever takes it, tell
+/// it of operations that are over, and take records out.
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// Messages of which rows have come.

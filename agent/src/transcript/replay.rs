@@ -2,12 +2,12 @@
 //! Makes a run in which everything arrives into one in which as much arrives as a transcript says.
 
 use super::file::{ReadError, Reader};
-use super::record::{Header, Held, MapRecord, MessageRecord, OperationRecord, Record, Shape};
+use super::record::{Header, Held, MapRecord, MessageRecord, OperationRecord, Record, Shape, hex};
 use crate::collective::MessageId;
 use crate::interface::Event;
-use crate::wire::cut_map::CutMap;
+use crate::wire::trim_map::TrimMap;
 use std::collections::BTreeMap;
-use std::io::{Read, Seek};
+use std::io::{BufRead, Seek};
 use trimwire_encoder::RowReceiver;
 
 /// Why a run cannot be what a transcript says.
@@ -115,7 +115,8 @@ struct Entry {
     used: bool,
 }
 
-/// Cuts what arrives in a reliable run to what a transcript says. Sans-IO but for its file: show it each event before whoever takes it. It keeps an index of the file, 24 bytes a record, and the
+/// Trims what arrives in a reliable run to what a transcript says. Sans-IO but for its file: show
+/// it each event before whoever takes it. It keeps an index of the file, 24 bytes a record, and the
 /// messages under way.
 #[derive(Debug)]
 pub struct Replay<R> {
@@ -126,11 +127,12 @@ pub struct Replay<R> {
     ended_early: bool,
 }
 
-impl<R: Read + Seek> Replay<R> {
+impl<R: BufRead + Seek> Replay<R> {
     /// Reads a transcript through.
     ///
     /// # Errors
-    /// [`ReplayError::Read`] where it is damaged; one that ends in the middle of a record is read as far as it goes.
+    /// [`ReplayError::Read`] where it is damaged; one that ends in the middle of a record is read
+    /// as far as it goes.
     pub fn open(source: R) -> Result<Self, ReplayError> {
         let mut reader = Reader::new(source)?;
         let (mut index, mut lost, mut ended_early) = (Vec::new(), 0_u64, false);
@@ -151,7 +153,6 @@ impl<R: Read + Seek> Replay<R> {
                 }
                 Err(error) => return Err(error.into()),
             };
-            // Records of kinds that are not known may lie between `at` and it: they are passed over again.
             index.push(Entry { key, at, used: false });
         }
         index.sort_unstable();
@@ -183,7 +184,8 @@ impl<R: Read + Seek> Replay<R> {
         }
     }
 
-    /// Whether the recorded run had an operation like that, and it ended well; times, counts and result are not looked at.
+    /// Whether the recorded run had an operation like that, and it ended well; times, counts and
+    /// result are not looked at.
     ///
     /// # Errors
     /// [`ReplayError`] names what differs.
@@ -207,10 +209,12 @@ impl<R: Read + Seek> Replay<R> {
         }
     }
 
-    /// Whether an operation that is over gave the recorded result, bit for bit; without a digest on either side nothing is compared.
+    /// Whether an operation that is over gave the recorded result, bit for bit; without a digest on
+    /// either side nothing is compared.
     ///
     /// # Errors
-    /// [`ReplayError::Result`]; [`ReplayError::Missing`] where there is a digest here, and no such operation there.
+    /// [`ReplayError::Result`]; [`ReplayError::Missing`] where there is a digest here, and no such
+    /// operation there.
     pub fn check_result(&mut self, here: &OperationRecord) -> Result<(), ReplayError> {
         let recorded = match self.operation(here.number, true) {
             Err(ReplayError::Missing { .. }) if here.digest.is_none() => return Ok(()),
@@ -248,13 +252,15 @@ impl<R: Read + Seek> Replay<R> {
         Ok(self.reader.next_record()?)
     }
 
-    /// Makes of an event what it was in the recorded run: rows are cut, and what receivers say that they have is what they had.
+    /// Makes of an event what it was in the recorded run: rows are trimmed, and what receivers say
+    /// that they have is what they had.
     ///
     /// # Errors
-    /// [`ReplayError`] when the transcript does not say it, or this run is another one. The event is of no use then.
+    /// [`ReplayError`] when the transcript does not say it, or this run is another one. The event
+    /// is of no use then.
     pub fn on_event(&mut self, event: &mut Event) -> Result<(), ReplayError> {
         match event {
-            Event::Row { from, message, row } => self.cut(*from, *message, row),
+            Event::Row { from, message, row } => self.trim(*from, *message, row),
             Event::Received { from, message, .. } => {
                 self.messages.remove(&(*from, *message));
                 Ok(())
@@ -269,7 +275,7 @@ impl<R: Read + Seek> Replay<R> {
                 if recorded != here {
                     return Err(other(id.number, "packets", recorded, here));
                 }
-                *map = CutMap::from_planes(planes);
+                *map = TrimMap::from_planes(planes);
                 Ok(())
             }
             Event::Sent { .. }
@@ -280,7 +286,7 @@ impl<R: Read + Seek> Replay<R> {
         }
     }
 
-    fn cut(&mut self, from: u16, message: u32, row: &mut RowReceiver) -> Result<(), ReplayError> {
+    fn trim(&mut self, from: u16, message: u32, row: &mut RowReceiver) -> Result<(), ReplayError> {
         let id = MessageId::from_u32(message);
         let number = id.number;
         if !self.messages.contains_key(&(from, message)) {
@@ -336,9 +342,4 @@ fn check_shape(number: u32, record: &MessageRecord, row: &RowReceiver) -> Result
     }
     let (recorded, here) = (record.held.len(), row.layout().packets());
     if recorded == here { Ok(()) } else { Err(other(number, "packets", recorded, here)) }
-}
-
-/// A digest as it is printed.
-pub fn hex(digest: &[u8; 32]) -> String {
-    digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes records on a thread of its own: what a disk does never holds up the network.
 
-use super::file::{framed, header_bytes};
-use super::record::{Header, MAX_BODY, Record};
+use super::file::{first_member, member};
+use super::record::{Header, Record};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,8 +33,9 @@ pub struct Written {
     pub error: Option<String>,
 }
 
-/// Writes a transcript. Recording is for looking at a run, never a reason to fail or to stall it: where the disk is slower than the network records are left out, and the file says how many; where it
-/// is full, or gone, the file ends, and [`Written`] says why.
+/// Writes a transcript. Recording is for looking at a run, never a reason to fail or to stall it:
+/// where the disk is slower than the network records are left out, and the file says how many;
+/// where it is full, or gone, the file ends, and [`Written`] says why.
 #[derive(Debug)]
 pub struct Writer {
     name: String,
@@ -69,7 +70,7 @@ impl Writer {
         let (queue, records) = sync_channel(QUEUE);
         let (over, end) = channel();
         let queued_packets = Arc::new(AtomicUsize::new(0));
-        let (counter, called, head) = (Arc::clone(&queued_packets), name.clone(), header_bytes(header));
+        let (counter, called, head) = (Arc::clone(&queued_packets), name.clone(), first_member(header));
         let write = move || {
             let _ = over.send(write_all(file, &called, &head, &records, &counter));
         };
@@ -157,12 +158,9 @@ fn write_all(
             written.lost += u64::from(!is_gap);
             continue;
         }
-        let bytes = framed(&record);
-        if bytes.len() > MAX_BODY {
-            written.lost += 1;
-            continue;
-        }
-        // In one piece, so that a file whose writer was killed ends with a whole record wherever possible.
+        let bytes = member(&record);
+        // In one piece, so that a file whose writer was killed ends with a whole record wherever
+        // possible.
         match file.write_all(&bytes) {
             Ok(()) => {
                 written.records += u64::from(!is_gap);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replica-consistent decode (docs/reference/wire-format.md §8): the owner of a message tells a receiver the precision at which every replica
-//! decodes, until the receiver confirms.
+//! Replica-consistent decode (docs/reference/wire-format.md §8): the owner of a message tells a
+//! receiver the precision at which every replica decodes, until the receiver confirms.
 
 use super::TransferError;
 use super::path::PathEstimate;
 use crate::config::TimeoutConfig;
-use crate::wire::cut_map::{CutMap, Detail};
+use crate::wire::trim_map::{Detail, TrimMap};
 use crate::wire::{MapSource, Stop, Writer};
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ pub(crate) enum Next {
     Failed(TransferError),
 }
 
-/// The merged cut map of a message on its way to one rank.
+/// The merged trim map of a message on its way to one rank.
 #[derive(Debug)]
 pub(crate) struct Finals {
     to: u16,
     id: u32,
-    map: Arc<CutMap>,
+    map: Arc<TrimMap>,
     /// First packet of the next part.
     cursor: u32,
     sequence: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Finals {
 }
 
 impl Finals {
-    pub(crate) fn new(now_ns: u64, to: u16, id: u32, map: Arc<CutMap>) -> Self {
+    pub(crate) fn new(now_ns: u64, to: u16, id: u32, map: Arc<TrimMap>) -> Self {
         Self {
             to,
             id,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender knows of its packets: which are on their way, which are there, and which are lost.
+//! The state of a sender's packets: in flight, received or lost.
 //!
-//! A packet is lost when later ones, by time of sending, have arrived (RACK, RFC 8985): at once after those of its own path, which keeps their order, and a
-//! reordering window after those of others. Only packets that arrived *whole* tell: cut ones travel in a queue that is served first, and overtake.
+//! A packet is declared lost when a packet sent later arrives untrimmed (RACK, RFC 8985). On the
+//! same path, which keeps its order, this happens at once. Across paths the sender waits for a
+//! reordering window. Trimmed packets show nothing: they travel in a queue that is served first,
+//! and overtake.
 
 use super::path::{Overtaken, PathEstimate};
 use crate::spray::Spray;
-use crate::wire::cut_map::{CutMap, FULL, MapPart};
+use crate::wire::trim_map::{FULL, MapPart, TrimMap};
 use crate::wire::{Echo, Progress, Wanted};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,16 +30,16 @@ struct Packet {
     left_out: bool,
 }
 
-/// What a report says that was not known.
+/// The news of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct News {
     /// Packets that have arrived.
     pub(super) arrived: u32,
-    /// Of these, not with every plane that was sent.
-    pub(super) cut: u32,
-    /// Whether more is there of any packet.
+    /// Of these, packets that lack planes.
+    pub(super) trimmed: u32,
+    /// Whether any packet gained planes.
     pub(super) improved: bool,
-    /// The most by which one that arrived whole had been overtaken.
+    /// The most by which an untrimmed packet was overtaken.
     pub(super) overtaken: Overtaken,
 }
 
@@ -48,7 +50,7 @@ pub(super) struct Repair {
     pub(super) from_plane: u8,
 }
 
-/// When packets count as lost for their age.
+/// When packets are declared lost by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Late {
     /// When the receiver was asked what it has.
@@ -99,7 +101,7 @@ pub(super) struct Flight {
     /// Newest time of sending.
     newest_ns: u64,
     left_out: u32,
-    /// Packets of which the receiver is not known to hold anything.
+    /// Packets of which the receiver has nothing, as far as is known.
     missing: u32,
     /// The receiver says that it has what it wants of all packets below.
     low: u32,
@@ -135,7 +137,7 @@ impl Flight {
         self.newest_ns
     }
 
-    /// Whether what is cut is sent again.
+    /// Whether what is trimmed is sent again.
     pub(super) fn wants_every_plane(&self) -> bool {
         self.wanted == Wanted::EveryPlane
     }
@@ -165,9 +167,9 @@ impl Flight {
     }
 
     /// The same of all packets.
-    pub(super) fn map(&self) -> CutMap {
+    pub(super) fn map(&self) -> TrimMap {
         let state = |packet: &Packet| if packet.held >= self.planes { FULL } else { packet.held };
-        CutMap::from_planes(self.packets.iter().map(state).collect())
+        TrimMap::from_planes(self.packets.iter().map(state).collect())
     }
 
     /// Takes note of a packet that leaves.
@@ -191,7 +193,8 @@ impl Flight {
         self.lanes[path].sent.push_back((now_ns, index));
     }
 
-    /// Takes the state of some packets. `satisfied` is told of each that the receiver needs no more of.
+    /// Takes the state of some packets. `satisfied` is told of each that the receiver needs no more
+    /// of.
     pub(super) fn learn(
         &mut self,
         now_ns: u64,
@@ -220,13 +223,14 @@ impl Flight {
                 if before == 0 {
                     self.missing -= 1;
                     news.arrived += 1;
-                    news.cut += u32::from(!whole);
+                    news.trimmed += u32::from(!whole);
                     spray.on_arrived(packet.path, 1, u32::from(!whole));
                     if std::mem::take(&mut packet.left_out) {
                         self.left_out -= 1;
                     }
                 }
-                // Of a packet that was sent twice the first copy may have arrived: not if the round trip would be too short for the second (RFC 8985 §6.2 step 2).
+                // Of a packet that was sent twice the first copy may have arrived: not if the round
+                // trip would be too short for the second (RFC 8985 §6.2 step 2).
                 let plausible =
                     fastest_ns.is_some_and(|least| now_ns.saturating_sub(packet.sent_ns) >= least);
                 if whole
@@ -246,7 +250,8 @@ impl Flight {
                 let (attempts, in_flight, bytes) = (packet.attempts, packet.in_flight, packet.bytes);
                 let least = if self.wanted == Wanted::EveryPlane { self.planes } else { 1 };
                 let enough = held >= least;
-                // The rest of a packet that arrived cut will not come. Of one that was sent twice, what comes first may be either; more of it is the second.
+                // The rest of a trimmed packet will not come. Of a packet that was sent twice, the
+                // first arrival may be either copy; more of it is the second.
                 let told = !whole && (attempts == 1 || (before > 0 && plausible));
                 if in_flight && (enough || told) {
                     self.packets[index as usize].in_flight = false;
@@ -260,7 +265,8 @@ impl Flight {
         news
     }
 
-    /// Takes that the receiver has what it wants of all packets below `low`; `satisfied` is told of those that were not known to be.
+    /// The receiver has what it wants of all packets below `low`. `satisfied` is told of each that
+    /// is new.
     pub(super) fn satisfy_below(&mut self, low: u32, mut satisfied: impl FnMut(u32)) {
         let low = low.min(self.packets.len() as u32);
         let every_plane = self.wanted == Wanted::EveryPlane || self.low_is_whole;
@@ -296,26 +302,29 @@ impl Flight {
         self.packets.get(index as usize).map(|packet| packet.path)
     }
 
-    /// The round trip that an echo tells: `None` where the packet arrived cut, or may have been another copy (Karn).
+    /// The round trip of an echo. `None` if the packet arrived trimmed, or may have been another
+    /// copy (Karn).
     pub(super) fn round_trip_ns(&self, now_ns: u64, echo: Echo) -> Option<u64> {
         let packet = self.packets.get(echo.packet as usize)?;
-        if echo.cut || packet.attempts != 1 {
+        if echo.trimmed || packet.attempts != 1 {
             return None;
         }
         now_ns.checked_sub(packet.sent_ns)?.checked_sub(u64::from(echo.hold_ns))
     }
 
-    /// Whether a packet is there at `now_ns` that was to leave later: whoever was to hold it until then did not.
+    /// Whether a packet arrived at `now_ns`, before its departure time: whoever should have held it
+    /// did not.
     pub(super) fn came_early(&self, now_ns: u64) -> bool {
         self.delivered_ns > now_ns
     }
 
-    /// Whether a report, which has been taken, leaves nothing unknown: what is known to be there is, and if the receiver lacks no more than the rest, it lacks just that.
+    /// Whether the receiver lacks exactly what is not known to have arrived.
     pub(super) fn knows_all(&self, progress: &Progress<'_>) -> bool {
         self.missing == progress.missing
     }
 
-    /// Packets of which a report tells what the receiver has. Its map need not reach as far as what has arrived: an ACK tells what is new.
+    /// Packets that a report covers. Its map need not reach the newest arrival: an ACK tells what
+    /// is new.
     pub(super) fn told(&self, progress: &Progress<'_>) -> Range<u32> {
         if self.knows_all(progress) {
             return 0..self.packets.len() as u32;
@@ -325,9 +334,10 @@ impl Flight {
         from..part.end()
     }
 
-    /// Packets among `told`, of which the receiver has just told what it has, that are lost: overtaken by later ones; or sent before `asked_ns`, when it was asked, and
-    /// too long ago. (What was sent after the question may still be on its way however long that is: queues may be longer than any round trip so far.)
-    /// Those whose tail was cut off are among them where the receiver wants every plane.
+    /// Packets among `told`, which a report covers, that are lost: overtaken by later ones, or sent
+    /// before `asked_ns`, when the receiver was asked, and too old. (What was sent after the
+    /// question may be in flight for longer than any round trip so far.) Trimmed packets are among
+    /// them if the receiver wants every plane.
     pub(super) fn lost(
         &mut self,
         now_ns: u64,
@@ -365,7 +375,7 @@ impl Flight {
                     && packet.held < self.planes
                     && self.wanted == Wanted::EveryPlane
                 {
-                    // Arrived cut, and not sent again yet.
+                    // Arrived trimmed, and not sent again yet.
                     lost.push(Repair { index, from_plane: packet.held });
                 }
                 lane.sent.pop_front();
@@ -386,7 +396,8 @@ impl Flight {
         (packet.sent_ns > since_ns).then_some(packet.attempts)
     }
 
-    /// Keeps a lost packet from being sent again, where the receiver can do without so many. `false`: it has to be.
+    /// Keeps a lost packet from being sent again, where the receiver can do without so many.
+    /// `false`: it has to be.
     pub(super) fn leave_out(&mut self, index: u32) -> bool {
         let Wanted::AllBut(most) = self.wanted else { return false };
         let Some(packet) = self.packets.get_mut(index as usize) else { return true };

@@ -5,7 +5,7 @@ use super::received::Received;
 use super::{TransferError, TransferStats};
 use crate::config::{Reliability, TimeoutConfig};
 use crate::interface::Expectation;
-use crate::wire::cut_map::{CutMap, Detail, FULL};
+use crate::wire::trim_map::{Detail, FULL, TrimMap};
 use crate::wire::{Echo, Final, Forward, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -19,7 +19,7 @@ pub(crate) type Senders = Option<NonZeroU16>;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     received: u32,
-    cut: u32,
+    trimmed: u32,
     marked: u32,
     since_ack: u32,
     /// Newest packet since the last report, and when it came; a whole one is preferred.
@@ -31,21 +31,21 @@ pub(crate) struct Tally {
 pub(crate) struct Arrival {
     /// When it came to this host.
     pub(crate) at_ns: u64,
-    /// Its DSCP says that a switch cut it.
-    pub(crate) marked_cut: bool,
+    /// Its DSCP says that a switch trimmed it.
+    pub(crate) marked_trimmed: bool,
     /// Congestion experienced.
     pub(crate) congested: bool,
 }
 
 impl Tally {
-    /// Counts a DATA datagram that brought something. Returns whether an ACK is due: for the first one, so that the
-    /// sender has a round trip early, and for every `ack_every`-th after it.
-    pub(crate) fn count(&mut self, arrival: Arrival, packet: u32, cut: bool, ack_every: u32) -> bool {
+    /// Counts a DATA datagram that brought something. Returns whether an ACK is due: for the first
+    /// one, so that the sender has a round trip early, and for every `ack_every`-th after it.
+    pub(crate) fn count(&mut self, arrival: Arrival, packet: u32, trimmed: bool, ack_every: u32) -> bool {
         self.received = self.received.saturating_add(1);
-        self.cut = self.cut.saturating_add(u32::from(cut));
+        self.trimmed = self.trimmed.saturating_add(u32::from(trimmed));
         self.marked = self.marked.saturating_add(u32::from(arrival.congested));
-        if !cut || self.newest.is_none_or(|(_, was_cut, _)| was_cut) {
-            self.newest = Some((packet, cut, arrival.at_ns));
+        if !trimmed || self.newest.is_none_or(|(_, was_trimmed, _)| was_trimmed) {
+            self.newest = Some((packet, trimmed, arrival.at_ns));
         }
         if self.since_ack == 0 {
             self.since_ack = ack_every.max(1);
@@ -56,12 +56,12 @@ impl Tally {
 
     /// What to tell the sender at `now_ns`. The echo is consumed: each is a round trip only once.
     pub(crate) fn report(&mut self, now_ns: u64) -> Report {
-        let echo = self.newest.take().map(|(packet, cut, at_ns)| Echo {
+        let echo = self.newest.take().map(|(packet, trimmed, at_ns)| Echo {
             packet,
-            cut,
+            trimmed,
             hold_ns: now_ns.saturating_sub(at_ns).min(u64::from(u32::MAX)) as u32,
         });
-        Report { echo, received: self.received, cut: self.cut, marked: self.marked, senders: None }
+        Report { echo, received: self.received, trimmed: self.trimmed, marked: self.marked, senders: None }
     }
 }
 
@@ -82,7 +82,7 @@ enum Phase {
     /// Packets are missing.
     Receiving,
     /// The application has the message; the replicas have not agreed on its precision yet.
-    Agreeing { map: CutMap, agreed: CutMap },
+    Agreeing { map: TrimMap, agreed: TrimMap },
 }
 
 /// What became of a DATA datagram.
@@ -91,10 +91,11 @@ pub(crate) struct Taken {
     /// An ACK is due.
     pub(crate) ack: bool,
     /// It brought something, but not all that was sent.
-    pub(crate) cut: bool,
+    pub(crate) trimmed: bool,
 }
 
-/// A DATA datagram that is none of the message's: damaged, forged, or of one that is divided otherwise.
+/// A DATA datagram that is none of the message's: damaged, forged, or of one that is divided
+/// otherwise.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Misfit;
 
@@ -228,7 +229,8 @@ impl Incoming {
         }
     }
 
-    /// Takes a DATA datagram. `count`: how often an ACK is due; `None` where it was counted when it came. `spent` are rows whose memory may be used.
+    /// Takes a DATA datagram. `count`: how often an ACK is due; `None` where it was counted when it
+    /// came. `spent` are rows whose memory may be used.
     pub(crate) fn on_data(
         &mut self,
         arrival: Arrival,
@@ -240,7 +242,7 @@ impl Incoming {
         let header = packet.header();
         let (index, packets) = (header.index, self.received.packets());
         if !self.is_receiving() {
-            return Ok(Taken { ack: false, cut: false });
+            return Ok(Taken { ack: false, trimmed: false });
         }
         // The front of a longer message would be taken for all of it.
         if index >= packets || header.prefix.last != (index + 1 == packets) {
@@ -251,14 +253,14 @@ impl Incoming {
             Slot::HandedOver => {
                 self.heard_ns = arrival.at_ns;
                 self.stats.duplicates += 1;
-                return Ok(Taken { ack: false, cut: false });
+                return Ok(Taken { ack: false, trimmed: false });
             }
             Slot::Receiving(receiver) => {
                 let receipt = receiver.receive_parsed(payload, packet).map_err(|_| Misfit)?;
                 if receipt.duplicate {
                     self.heard_ns = arrival.at_ns;
                     self.stats.duplicates += 1;
-                    return Ok(Taken { ack: false, cut: false });
+                    return Ok(Taken { ack: false, trimmed: false });
                 }
                 (receipt.planes_now, None)
             }
@@ -281,13 +283,13 @@ impl Incoming {
         self.stats.last_ns = Some(arrival.at_ns.saturating_sub(self.started_ns));
         self.stats.first_ns = self.stats.first_ns.or(self.stats.last_ns);
         let satisfied = self.received.set(index, held);
-        let cut = arrival.marked_cut || held < self.received.planes();
-        let mut ack = count.is_some_and(|ack_every| self.tally.count(arrival, index, cut, ack_every));
+        let trimmed = arrival.marked_trimmed || held < self.received.planes();
+        let mut ack = count.is_some_and(|ack_every| self.tally.count(arrival, index, trimmed, ack_every));
         if satisfied {
             // A row's end is news to its sender: its memory is free.
             ack |= self.satisfied(row);
         }
-        Ok(Taken { ack, cut })
+        Ok(Taken { ack, trimmed })
     }
 
     /// A packet of a row is satisfied. Whether the row is, too.
@@ -310,7 +312,8 @@ impl Incoming {
         }
     }
 
-    /// Takes a PROBE. `false`: it is about a message of another shape, and this one will never be there. Otherwise a STATUS is due unless everything is there, and the timer may have changed.
+    /// Takes a PROBE. `false`: it is about a message of another shape, and this one will never be
+    /// there. Otherwise a STATUS is due unless everything is there, and the timer may have changed.
     pub(crate) fn on_probe(&mut self, now_ns: u64, probe: &Probe, timeouts: &TimeoutConfig) -> bool {
         if probe.packets != self.received.packets() || ![0, self.shape].contains(&probe.shape) {
             return false;
@@ -338,7 +341,8 @@ impl Incoming {
         true
     }
 
-    /// Takes a FORWARD: rows that lack nothing else are there. `false`: it is about a message of another shape. Who wants every plane waits for it, or until the time is up.
+    /// Takes a FORWARD: rows that lack nothing else are there. `false`: it is about a message of
+    /// another shape. Who wants every plane waits for it, or until the time is up.
     pub(crate) fn on_forward(&mut self, now_ns: u64, forward: &Forward<'_>) -> bool {
         if forward.packets != self.received.packets() {
             return false;
@@ -415,12 +419,13 @@ impl Incoming {
             message: self.id,
             packets: self.received.packets(),
             missing: self.received.missing(),
-            cut: self.received.unfinished().saturating_sub(self.received.missing()),
+            trimmed: self.received.unfinished().saturating_sub(self.received.missing()),
             silent_ns,
         }
     }
 
-    /// Hands all that is left over, and goes on to the agreement, if there is to be one. `None` when that has happened already.
+    /// Hands all that is left over, and goes on to the agreement, if there is to be one. `None`
+    /// when that has happened already.
     pub(crate) fn finish(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Option<TransferStats> {
         if !self.is_receiving() {
             return None;
@@ -430,23 +435,23 @@ impl Incoming {
         }
         let (missing, unfinished) = (self.received.missing(), self.received.unfinished());
         self.stats.missing = missing;
-        self.stats.cut = unfinished.saturating_sub(missing);
+        self.stats.trimmed = unfinished.saturating_sub(missing);
         self.stats.full = self.received.packets().saturating_sub(unfinished);
         self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
         self.cursor = 0;
         (self.deadline_ns, self.ack_due_ns) = (None, None);
         self.set_timer(timeouts);
         let (map, agreed) = if self.agrees() {
-            (self.received.map(), CutMap::unknown(self.received.packets()))
+            (self.received.map(), TrimMap::unknown(self.received.packets()))
         } else {
-            (CutMap::unknown(0), CutMap::unknown(0))
+            (TrimMap::unknown(0), TrimMap::unknown(0))
         };
         self.phase = Phase::Agreeing { map, agreed };
         Some(self.stats)
     }
 
     /// Takes a FINAL. Returns (the agreed map if it is complete, whether a confirmation is due).
-    pub(crate) fn on_final(&mut self, now_ns: u64, agreed: &Final<'_>) -> (Option<CutMap>, bool) {
+    pub(crate) fn on_final(&mut self, now_ns: u64, agreed: &Final<'_>) -> (Option<TrimMap>, bool) {
         let agrees = self.agrees();
         let Phase::Agreeing { agreed: map, .. } = &mut self.phase else { return (None, false) };
         if agreed.packets != self.received.packets() || !agrees {
@@ -456,7 +461,7 @@ impl Incoming {
         self.sequence = agreed.sequence;
         map.take(&agreed.map);
         if map.is_complete() {
-            return (Some(std::mem::replace(map, CutMap::unknown(0))), true);
+            return (Some(std::mem::replace(map, TrimMap::unknown(0))), true);
         }
         (None, agreed.map.end() >= self.received.packets())
     }
@@ -476,7 +481,8 @@ impl Incoming {
         Some((payload, more))
     }
 
-    /// The next STATUS, and whether another one follows. Behind the last packet of which anything has arrived there is nothing to tell.
+    /// The next STATUS, and whether another one follows. Behind the last packet of which anything
+    /// has arrived there is nothing to tell.
     pub(crate) fn status(
         &mut self,
         now_ns: u64,
@@ -549,7 +555,8 @@ impl Incoming {
         Some((payload, end < packets))
     }
 
-    /// The next STOP has the map from its beginning: whoever is silent may have lost the one before.
+    /// The next STOP has the map from its beginning: whoever is silent may have lost the one
+    /// before.
     pub(crate) fn tell_again(&mut self) {
         self.cursor = 0;
     }
@@ -574,22 +581,25 @@ impl Incoming {
     }
 }
 
-/// ACKs that are sent on one occasion, at most: what has arrived since the one before is mostly in one place, and in few where packets are sent again.
+/// ACKs that are sent on one occasion, at most: what has arrived since the one before is mostly in
+/// one place, and in few where packets are sent again.
 const ACKS_MOST: u8 = 4;
 
 /// A transfer that is over: enough to answer STOP again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Epitaph {
-    /// With the newest packet: a message that is over with its first report tells its round trip by that.
+    /// With the newest packet: a message that is over with its first report tells its round trip by
+    /// that.
     tally: Tally,
     missing: u32,
     agreed: u32,
 }
 
 impl Epitaph {
-    /// Of a message of which nothing is remembered but that it is over: the agreement on it, where there was one, is, too.
+    /// Of a message of which nothing is remembered but that it is over: the agreement on it, where
+    /// there was one, is, too.
     pub(crate) const RETIRED: Self = Self {
-        tally: Tally { received: 0, cut: 0, marked: 0, since_ack: 0, newest: None },
+        tally: Tally { received: 0, trimmed: 0, marked: 0, since_ack: 0, newest: None },
         missing: 0,
         agreed: u32::MAX,
     };

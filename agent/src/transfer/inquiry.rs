@@ -6,10 +6,12 @@ use super::path::PathEstimate;
 use crate::config::TimeoutConfig;
 use std::collections::VecDeque;
 
-/// So many questions are remembered. On a long way the first answer comes after many of them, asked every 100 ms.
+/// Questions that are remembered. On a long path the first answer comes after many of them, asked
+/// every 100 ms.
 const REMEMBERED: usize = 256;
 
-/// Who hears nothing new asks every so many round trips: behind a burst that took everything the next question is the way back.
+/// Without news a question is asked every so many round trips: behind a burst that took all
+/// packets, the next question is the way back.
 const RARELY: u64 = 8;
 
 /// A question that is repeated until it is answered, each time with another number.
@@ -19,9 +21,11 @@ pub(super) struct Inquiry {
     /// (number, when) of those without an answer, oldest first.
     asked: VecDeque<(u32, u64)>,
     answered: bool,
-    /// The newest question that has an answer, and when it was asked: the answer comes in as many packets as its map has parts.
+    /// The newest question that has an answer, and when it was asked: the answer comes in as many
+    /// packets as its map has parts.
     answering: Option<(u32, u64)>,
-    /// Questions about everything, since there was news of any packet, and when the newest of them was asked.
+    /// Questions about everything, since there was news of any packet, and when the newest of them
+    /// was asked.
     repeated: (u32, u64),
     /// Questions since the last sign of life.
     unanswered: u32,
@@ -70,7 +74,8 @@ impl Inquiry {
         self.repeated.0 = self.repeated.0.min(1);
     }
 
-    /// When to ask about everything again, at the earliest: not within a round trip, and the less often the longer there is no news.
+    /// When to ask about everything again, at the earliest: after a round trip, and less often the
+    /// longer there is no news.
     pub(super) fn earliest_ns(&self, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
         let (times, asked_ns) = self.repeated;
         let Some(doublings) = times.checked_sub(1) else { return 0 };
@@ -81,8 +86,9 @@ impl Inquiry {
         asked_ns.saturating_add(backoff(round_trip_ns, doublings, most_ns))
     }
 
-    /// The answer to question `sequence` came, or another part of it; a round trip counts once. Gives when that was asked. (Numbers tell answers apart, so that Karn's algorithm is not needed, and a way
-    /// on which many questions are under way at once can be measured.)
+    /// An answer to question `sequence`, or another part of it, came; a round trip counts once.
+    /// Gives when the question was asked. (Numbers tell answers apart: Karn's algorithm is not
+    /// needed, and paths with many open questions can be measured.)
     pub(super) fn on_answer(
         &mut self,
         now_ns: u64,
@@ -98,7 +104,8 @@ impl Inquiry {
         let (_, asked_ns) = self.asked.drain(..=at).next_back()?;
         self.answered |= sequence == self.sequence;
         self.answering = Some((sequence, asked_ns));
-        // Before it was to leave: whoever was to hold it until then did not, and nobody knows when it left.
+        // Before it was to leave: whoever was to hold it until then did not, and nobody knows when
+        // it left.
         if let Some(rtt_ns) = now_ns.checked_sub(asked_ns) {
             estimate.control.sample(rtt_ns);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
+//! The sending side of a transfer: rows as the application supplies them, repairs of what is lost,
+//! and questions at the end.
 
 mod asking;
 
-pub(crate) use super::exchange::{Chunk, Heard, Next, When};
 pub(crate) use super::flight::Load;
 use super::flight::{Flight, Late, Repair};
 use super::forward::Forward;
@@ -12,14 +12,14 @@ use super::path::PathEstimate;
 use super::repairs::{Repairs, worth};
 use super::silence::Silence;
 use super::trial::Trial;
-use super::{TransferError, TransferStats};
+use super::{Chunk, Heard, Next, TransferError, TransferStats, When};
 use crate::config::TimeoutConfig;
 use crate::interface::{Outbound, SupplyError};
 use crate::pacing::Pace;
 use crate::rate::Feedback;
 use crate::row::{Row, Run};
 use crate::spray::Spray;
-use crate::wire::cut_map::CutMap;
+use crate::wire::trim_map::TrimMap;
 use crate::wire::{Progress, Report, Stop, Wanted, Writer, shape};
 use trimwire_encoder::Layout;
 
@@ -64,7 +64,8 @@ pub(crate) struct Outgoing {
     inquiry: Inquiry,
     silence: Silence,
     trial: Trial,
-    /// How often the packet was sent, of those lost of late, that was sent most often: a path that has shrunk shows so.
+    /// How often the packet was sent, of those lost of late, that was sent most often: a path that
+    /// has shrunk shows so.
     in_vain: u8,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
@@ -72,11 +73,12 @@ pub(crate) struct Outgoing {
     asked_for: bool,
     finish: bool,
     stopped: bool,
-    /// Since when reports have spoken of packets that no map has told of: those that had them are lost, or on another way.
+    /// Since when reports have spoken of packets that no map has told of: those that had them are
+    /// lost, or on another way.
     unclear_since_ns: Option<u64>,
     progress_ns: u64,
     reported: Report,
-    map: Option<CutMap>,
+    map: Option<TrimMap>,
     pass: Pass,
     started_ns: u64,
     pub(crate) timer_ns: Option<u64>,
@@ -117,7 +119,7 @@ impl Outgoing {
             unclear_since_ns: None,
             progress_ns: now_ns,
             reported: Report::default(),
-            map: outbound.want_map.then(|| CutMap::unknown(packets)),
+            map: outbound.want_map.then(|| TrimMap::unknown(packets)),
             pass: if outbound.want_map { Pass::Sending } else { Pass::Settled },
             started_ns: now_ns,
             timer_ns: None,
@@ -182,7 +184,8 @@ impl Outgoing {
         self.planes
     }
 
-    /// Whether the receiver's application has asked for it; `None` while nothing has been heard of that.
+    /// Whether the receiver's application has asked for it; `None` while nothing has been heard of
+    /// that.
     pub(crate) fn asked_for(&self) -> Option<bool> {
         if self.not_expected.is_some() { Some(false) } else { self.asked_for.then_some(true) }
     }
@@ -197,7 +200,8 @@ impl Outgoing {
         self.flight.newest_ns()
     }
 
-    /// The next data, at most `most` packets, which leave at `now_ns` on `path`; repairs go first. After the last one a PROBE is due.
+    /// The next data, at most `most` packets, which leave at `now_ns` on `path`; repairs go first.
+    /// After the last one a PROBE is due.
     pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, path: u16) -> Option<Chunk> {
         if self.stopped || !self.trial.may_send() {
             return None;
@@ -348,7 +352,8 @@ impl Outgoing {
                 // A tail that was fetched once is not worth more.
                 continue;
             }
-            // Of what is cut again and again something does get through; that is the rate law's.
+            // Of what is trimmed again and again something does get through; that is the rate
+            // algorithm's.
             if repair.from_plane == 0
                 && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
             {
@@ -397,11 +402,12 @@ impl Outgoing {
     }
 
     /// What the receiver is known to have.
-    pub(crate) fn reported(&self) -> CutMap {
+    pub(crate) fn reported(&self) -> TrimMap {
         self.flight.map()
     }
 
-    /// Consistent replicas: sends the tails of these packets, from where they were cut, and asks again what is there; without any the receiver may be content.
+    /// Consistent replicas: sends the trimmed tails of these packets and asks again what arrived.
+    /// Without any the receiver may be content.
     pub(crate) fn settle(&mut self, packets: &[u32]) -> Next {
         if self.pass != Pass::Over {
             return Next::Wait;
@@ -430,7 +436,7 @@ impl Outgoing {
         if arrived == 0 {
             return None;
         }
-        let cut = report.cut.saturating_sub(before.cut).min(arrived);
+        let trimmed = report.trimmed.saturating_sub(before.trimmed).min(arrived);
         let marked = report.marked.saturating_sub(before.marked).min(arrived);
         self.reported = *report;
         let repaired = self.flight.wants_every_plane();
@@ -438,7 +444,7 @@ impl Outgoing {
             now_ns,
             rtt_ns,
             arrived,
-            cut,
+            trimmed,
             marked,
             lost: 0,
             bytes: self.bytes_of(arrived),
@@ -473,7 +479,7 @@ impl Outgoing {
         if let (Some(map), Some(part)) = (&mut self.map, &stop.map) {
             map.take(part);
         }
-        if self.map.as_ref().is_none_or(CutMap::is_complete) {
+        if self.map.as_ref().is_none_or(TrimMap::is_complete) {
             self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
             return (heard, Next::Done);
         }
@@ -485,8 +491,8 @@ impl Outgoing {
         (heard, Next::Wait)
     }
 
-    /// The receiver's final cut map, where it was asked for.
-    pub(crate) fn take_map(&mut self) -> Option<CutMap> {
+    /// The receiver's final trim map, where it was asked for.
+    pub(crate) fn take_map(&mut self) -> Option<TrimMap> {
         self.map.take()
     }
 }

@@ -1,44 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of the way to a peer.
+//! What is known of the path to a peer: round trips, and the time-outs that follow from them.
 
 use super::backoff;
 use crate::config::{TimeoutConfig, Traffic};
 use crate::rtt::RttEstimator;
 
-/// The most that a way may take of which nothing is known.
+/// Longest time-out of a path without a measured round trip.
 const UNKNOWN_NS: u64 = 1_000_000_000;
-/// A queue that cuts takes at most so many trim delays: where the fabric file's defaults cut even important packets to one plane.
+/// A trimming queue takes at most this many trim delays. There the fabric file's defaults trim
+/// important packets to one plane, too.
 const QUEUES: u64 = 4;
-/// In silence a rate falls as far as this part of the law's. What is on its way is bounded besides, and somebody has to find out when packets get through again.
+/// Without ACKs the rate falls to this part of the algorithm's and no lower: some packets have to
+/// find out when the path works again.
 const LEAST_PART: u64 = 64;
 
 /// Round trips to a peer, and what follows from them.
 #[derive(Debug, Default)]
 pub struct PathEstimate {
-    /// Of whole DATA packets: forth in the data queue, back in the control queue.
+    /// Of whole DATA packets: there in the data queue, back in the control queue.
     pub data: RttEstimator,
     /// Of control packets.
     pub control: RttEstimator,
-    /// What hosts add, ns: a packet is on the wire so much later than was noted.
+    /// What hosts add, ns: a packet leaves up to this much later than was noted.
     host_jitter_ns: u64,
-    /// Time that a queue takes which switches are about to cut.
+    /// Time of a queue that switches are about to trim, ns.
     trim_delay_ns: u64,
-    /// Time that a whole packet may wait in a queue which cuts, behind heads and whole ones.
+    /// Longest wait of a whole packet in a trimming queue, ns.
     queues_ns: u64,
-    /// The most by which packets that arrived had been overtaken, of late.
+    /// The most by which recent packets were overtaken.
     overtaken: Overtaken,
-    /// How often packets counted as lost for their age while no round trip was known.
+    /// How often packets were declared lost by age while no round trip was known.
     given_up: u32,
-    /// Reports of packets that were to leave later.
+    /// Reports of packets that left before their departure time.
     pub(crate) unheld: u32,
 }
 
-/// By how much a packet that arrived had been overtaken: how much later, ns, the newest of those that were there before it was sent.
+/// How far a packet was overtaken: the difference, ns, between its sending time and that of the
+/// newest packet that arrived before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overtaken {
-    /// Among those of its own path.
+    /// By packets of its own path.
     pub within_ns: u64,
-    /// Among all.
+    /// By packets of any path.
     pub across_ns: u64,
 }
 
@@ -53,17 +56,21 @@ impl Overtaken {
 }
 
 impl PathEstimate {
-    /// Nothing is known but the configuration's [`host_jitter_ns`](crate::config::EndpointConfig), `trim_delay_ns` and `traffic`.
+    /// A path without measurements. See [`EndpointConfig`](crate::config::EndpointConfig) for the
+    /// arguments.
     pub fn new(host_jitter_ns: u64, trim_delay_ns: u64, traffic: Traffic) -> Self {
         let queues_ns = if traffic == Traffic::Trimmable { QUEUES.saturating_mul(trim_delay_ns) } else { 0 };
         Self { host_jitter_ns, trim_delay_ns, queues_ns, ..Self::default() }
     }
 
-    /// A data packet sent longer ago than this, and not there, is lost. Where packets are sent again before any is heard of nothing is measured (Karn's algorithm), so the
-    /// time doubles until one is (RFC 6298 §5.5), up to the second that TCP begins with (§2.1).
+    /// Age at which a data packet that has not arrived is declared lost, ns.
     ///
-    /// A queue may have built up since the last round trip was measured. One that cuts has a longest time, which is waited for. Of one that drops nothing is known; there a packet
-    /// that is sent again for nothing costs less than waiting for one that is lost.
+    /// Without a measured round trip it doubles with each loss (RFC 6298 §5.5), up to one second
+    /// (§2.1), since resent packets cannot be measured (Karn's algorithm).
+    ///
+    /// A queue may have grown since the last measurement. A trimming queue has a longest time,
+    /// which is added. A dropping queue has none: there a needless resend costs less than a long
+    /// wait.
     pub fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
         let known_ns = measured_ns(&self.data, timeouts).map(|ns| ns.saturating_add(self.queues_ns));
         known_ns
@@ -71,20 +78,22 @@ impl PathEstimate {
             .max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
     }
 
-    /// Packets counted as lost.
+    /// Packets were declared lost by age.
     pub fn gave_up(&mut self) {
         if self.data.smoothed_ns().is_none() {
             self.given_up = self.given_up.saturating_add(1);
         }
     }
 
-    /// A data packet should have been answered for so long after it was sent: 9/8 of the round trip (RFC 9002 §6.1.2).
+    /// Time after which the answer to a data packet is due: 9/8 of the round trip (RFC 9002
+    /// §6.1.2).
     pub fn expected_ns(&self) -> Option<u64> {
         self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
     }
 
-    /// Takes by how much the packets of a report had been overtaken. Windows follow at once, and shrink by and by, as paths change (RFC 8985 §6.2 step 4 doubles its
-    /// window for each packet that it repaired for nothing; here packets tell that were late and not lost, before anything is repaired).
+    /// Takes how far the packets of a report were overtaken. Windows widen at once and shrink
+    /// slowly, as paths change. (RFC 8985 §6.2 step 4 widens its window after a needless repair.
+    /// Here late packets show the reordering before anything is repaired.)
     pub fn overtook(&mut self, new: Overtaken) {
         let Overtaken { within_ns, across_ns } = self.overtaken;
         let faded =
@@ -92,11 +101,13 @@ impl PathEstimate {
         self.overtaken = faded.max(new);
     }
 
-    /// The reordering window across paths. RFC 8985 §6.2 step 4 starts at a quarter of the round trip.
+    /// The reordering window across paths, ns: the largest of
     ///
-    /// A port cuts only when its queue takes a trim delay, so on a short path one path may be late by several round trips while the
-    /// others are idle: the window is at least a trim delay. The queue of the moment, half as much again as was seen, and the host's
-    /// jitter widen it.
+    /// - a quarter of the round trip (RFC 8985 §6.2 step 4),
+    /// - the queue of the moment, at least a trim delay: a port trims only when its queue takes
+    ///   that long, and one path may have such a queue while the others are idle,
+    /// - half as much again as was seen,
+    /// - the host's jitter.
     pub fn reorder_ns(&self) -> Option<u64> {
         let (smoothed_ns, least_ns) = self.data.smoothed_ns().zip(self.data.minimum_ns())?;
         let seen_ns = self.overtaken.across_ns.saturating_add(self.overtaken.across_ns / 2);
@@ -104,23 +115,31 @@ impl PathEstimate {
         Some((smoothed_ns / 4).max(queues_ns).max(seen_ns).max(self.host_jitter_ns))
     }
 
-    /// Packets on one path: those of one burst have one time of sending, and a host's own queues are not always in order.
+    /// The reordering window within one path, ns. Packets of one burst have one sending time, and a
+    /// host's own queues may reorder.
     pub fn reorder_within_path_ns(&self) -> Option<u64> {
         let seen_ns = self.overtaken.within_ns.saturating_add(self.overtaken.within_ns / 2);
         self.data.minimum_ns().map(|rtt| (rtt / 16).max(seen_ns))
     }
 
-    /// When to ask about packets that may still be on their way, the newest of which left at `sent_ns`: when it should be there, since then their order tells what is lost, and at last when they count
-    /// as lost anyhow.
+    /// When to ask about packets that may be on their way, the newest of which left at `sent_ns`.
+    ///
+    /// First when the newest should be there: from then on the order of arrival tells what is lost.
+    /// At last when it is declared lost by age.
     pub fn ask_again_ns(&self, now_ns: u64, sent_ns: u64, timeouts: &TimeoutConfig) -> u64 {
         let expected_ns = self.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
         let lost_ns = sent_ns.saturating_add(self.loss_delay_ns(timeouts));
         expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(u64::MAX).min(lost_ns.max(now_ns + 1))
     }
 
-    /// With data on its way nothing is heard for so long only where something is wrong: two round trips, as for a tail loss probe (RFC 8985 §7.2), or the time-out of RFC 6298 where they
-    /// vary; what the receiver may hold a report back for; and, since a queue may have built up since the last round trip was measured, and data may be in one that control packets overtake, the longest
-    /// of a queue that cuts. `None` before any round trip was measured.
+    /// Longest usual time without ACKs while data is on its way, ns; `None` before any round trip
+    /// was measured. The sum of
+    ///
+    /// - two round trips, as for a tail loss probe (RFC 8985 §7.2), or RFC 6298's time-out if
+    ///   longer,
+    /// - the time for which the receiver may hold a report back, and the host's jitter,
+    /// - the longest time of a trimming queue, since queues may have grown since the last
+    ///   measurement, and control packets overtake data.
     pub fn silence_ns(&self, timeouts: &TimeoutConfig) -> Option<u64> {
         let known = if self.data.smoothed_ns().is_some() { &self.data } else { &self.control };
         let twice_ns = known.smoothed_ns()?.saturating_mul(2);
@@ -133,27 +152,31 @@ impl PathEstimate {
         )
     }
 
-    /// The rate at which data leaves, of a law's, bit/s, when for so long nothing has been heard of what is on its way. It falls with the time: a receiver that is gone, or a queue that takes the packets of
-    /// others alone, tells of no loss (RFC 9002 §7.6 takes a window to its minimum then; RFC 5681 §3.1 to a segment). The law hears of it as soon as it is known what became of the packets.
-    pub fn rate_in_silence_bps(&self, law_bps: u64, silent_ns: u64, timeouts: &TimeoutConfig) -> u64 {
+    /// The sending rate after `silent_ns` without ACKs, bit/s; `full_bps` is the algorithm's.
+    ///
+    /// It falls in proportion to the time. A dead receiver, or a queue that drops this flow's
+    /// packets only, reports no losses (RFC 9002 §7.6 and RFC 5681 §3.1 take the window to its
+    /// minimum). The algorithm is told as soon as the fate of the packets is known.
+    pub fn rate_in_silence_bps(&self, full_bps: u64, silent_ns: u64, timeouts: &TimeoutConfig) -> u64 {
         let Some(usual_ns) = self.silence_ns(timeouts).filter(|&usual_ns| usual_ns < silent_ns) else {
-            return law_bps;
+            return full_bps;
         };
-        let reduced_bps = u128::from(law_bps) * u128::from(usual_ns) / u128::from(silent_ns);
-        (reduced_bps as u64).max(law_bps / LEAST_PART)
+        let reduced_bps = u128::from(full_bps) * u128::from(usual_ns) / u128::from(silent_ns);
+        (reduced_bps as u64).max(full_bps / LEAST_PART)
     }
 
-    /// Wait for the answer to a control packet that `unanswered` others went before.
+    /// Time-out of a control packet after `unanswered` others, ns.
     pub fn answer_timeout_ns(&self, unanswered: u32, timeouts: &TimeoutConfig) -> u64 {
-        // Data takes no less time than control, and messages on long ways may be over before a question is answered.
+        // Data takes at least as long as control. Messages on long paths may end before a question
+        // is answered.
         let measured = measured_ns(&self.control, timeouts).or_else(|| measured_ns(&self.data, timeouts));
         let base = measured.unwrap_or(timeouts.initial_ns).max(timeouts.min_ns);
         backoff(base, unanswered, timeouts.max_ns)
     }
 }
 
-/// The time-out that round trips give. What some of them took longer than others is bounded, as hosts stand still for seconds at times; what all of the last ones took is not: ways
-/// may be long, and queues.
+/// The time-out by measured round trips, ns. The variance is bounded, because hosts stall for
+/// seconds at times. The shortest recent round trip is not: paths and queues may be long.
 fn measured_ns(round_trips: &RttEstimator, timeouts: &TimeoutConfig) -> Option<u64> {
     let most_ns = timeouts.max_ns.saturating_add(round_trips.recent_minimum_ns().unwrap_or(0));
     round_trips.timeout_ns().map(|timeout_ns| timeout_ns.min(most_ns))
@@ -177,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_waits_in_a_queue_which_cuts_is_not_lost() {
+    fn a_packet_that_waits_in_a_trimming_queue_is_not_lost() {
         let timeouts = TimeoutConfig::default();
         for (traffic, waits_ns) in [(Traffic::Trimmable, 80_000), (Traffic::Droppable, 0)] {
             let mut estimate = PathEstimate::new(0, 20_000, traffic);
@@ -230,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_on_one_path_that_does_not_cut_yet_is_no_loss() {
+    fn a_queue_on_one_path_that_does_not_trim_yet_is_no_loss() {
         let mut estimate = PathEstimate::new(0, 20_000, Traffic::Trimmable);
         estimate.data.sample(10_000);
         assert_eq!(estimate.reorder_ns(), Some(20_000));
@@ -242,7 +265,8 @@ mod tests {
             (PathEstimate::new(0, 20_000, Traffic::Trimmable), TimeoutConfig::default());
         assert_eq!(estimate.rate_in_silence_bps(64_000, 1 << 40, &timeouts), 64_000, "nothing is known");
         estimate.control.sample(10_000);
-        // Three round trips (RFC 6298's first time-out), a report that is held back, and a queue that cuts.
+        // Three round trips (RFC 6298's first time-out), a report that is held back, and a queue
+        // that trims.
         let usual_ns = 30_000 + 25_000 + 80_000;
         assert_eq!(estimate.silence_ns(&timeouts), Some(usual_ns));
         for (silent_ns, bps) in [(0, 64_000), (usual_ns, 64_000), (2 * usual_ns, 32_000), (u64::MAX, 1_000)] {

@@ -2,7 +2,7 @@
 //! Which packets of a message a receiver has, and how much of each.
 
 use super::untold::Untold;
-use crate::wire::cut_map::{CutMap, FULL};
+use crate::wire::trim_map::{FULL, TrimMap};
 use std::collections::BTreeSet;
 
 /// Planes held of each packet.
@@ -106,7 +106,8 @@ impl Received {
         satisfied
     }
 
-    /// A packet that is missing is not sent again. Whether it is satisfied by that, and was not before: no more than `most` are.
+    /// A packet that is missing is not sent again. Whether it is satisfied by that, and was not
+    /// before: no more than `most` are.
     pub(super) fn waive(&mut self, index: u32, most: u32) -> bool {
         let missing = index < self.packets() && self.held(index) == 0;
         missing && self.waived.len() < most as usize && self.waived.insert(index)
@@ -136,8 +137,8 @@ impl Received {
     }
 
     /// The final map.
-    pub(super) fn map(&self) -> CutMap {
-        CutMap::from_planes((0..self.packets()).map(|index| self.state(index)).collect())
+    pub(super) fn map(&self) -> TrimMap {
+        TrimMap::from_planes((0..self.packets()).map(|index| self.state(index)).collect())
     }
 }
 

@@ -23,7 +23,8 @@ impl Repairs {
         self.queued.clear();
     }
 
-    /// Adds a repair unless its packet waits already. What is worth as much goes in the order of the packets.
+    /// Adds a repair unless its packet waits already. What is worth as much goes in the order of
+    /// the packets.
     pub(super) fn push(&mut self, repair: Repair, worth: f64) {
         if self.queued.insert(repair.index) {
             // Numbers that are not negative are in the order of their bits.
@@ -39,8 +40,9 @@ impl Repairs {
     }
 }
 
-/// What a repair of planes `from` to `planes` takes off the error, per byte: energy of a coordinate of the row times what of it the planes tell (DESIGN of the quantiser: the mean squared
-/// error of N(0, 1) at so many planes), by the bytes of a coordinate. Rows that are not finite come first.
+/// The error that a repair of planes `from` to `planes` removes, per byte: the row's energy per
+/// coordinate, times the part that the planes tell (the quantiser's mean squared error of N(0, 1)),
+/// over the bytes of a coordinate. Rows that are not finite come first.
 pub(super) fn worth(codec: Codec, energy: f64, from: u8, planes: u8) -> f64 {
     const COORDINATES: usize = 32;
     let error = |planes: u8| match planes {

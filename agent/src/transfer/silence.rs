@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Data is on its way, and nothing is heard of it.
+//! Data is in flight, and no ACKs come.
 //!
-//! Switches that drop may take all packets of one rank and none of another. Who is locked out hears of no loss, as losses are told by what arrives later; it asks early, as a tail loss probe does
-//! (RFC 8985 §7, RFC 9002 §6.2), and less often each time that it was for nothing.
+//! A dropping switch may drop all packets of one rank and none of another. The rank hears of no
+//! loss, since later arrivals show losses. It asks early, as a tail loss probe does (RFC 8985 §7,
+//! RFC 9002 §6.2), and less often with each question in vain.
 
 use super::backoff;
 use super::path::PathEstimate;
 use crate::config::TimeoutConfig;
-use crate::rate::{Feedback, RateLaw};
+use crate::rate::{Feedback, RateAlgorithm};
 
 /// Of one message.
 #[derive(Debug, Default)]
@@ -46,27 +47,31 @@ impl Silence {
     }
 }
 
-/// When a law reduced its rate last, and which losses it need not hear of because of that.
+/// When the rate algorithm last reduced the rate, and which losses it need not hear of because of
+/// that.
 #[derive(Debug, Default)]
 pub struct Slowdown {
     at_ns: u64,
 }
 
-/// A rate of which so much is left, of so much, was reduced for good cause. (Laws take a little off in many rounds, too; that is no answer to a burst of losses.)
+/// A rate that fell to this part of itself was reduced for good cause. (Algorithms take a little
+/// off in many rounds; that does not answer a burst of losses.)
 const SLOWED: (u128, u128) = (3, 4);
 
 impl Slowdown {
-    /// When the law last took a quarter of its rate or more.
+    /// When the algorithm last took a quarter of its rate or more.
     pub fn at_ns(&self) -> u64 {
         self.at_ns
     }
 
-    /// Hands what was heard to the law, but for so many of the losses: those of packets that left before [`at_ns`](Self::at_ns). A rate that fell because of what a queue dropped would fall again for what
-    /// the same queue had dropped behind it, which is found out later (RFC 9002 §7.3.2).
-    pub fn tell(&mut self, law: &mut dyn RateLaw, feedback: &Feedback, answered: u32) {
-        let before_bps = u128::from(law.rate_bps());
-        law.on_feedback(&Feedback { lost: feedback.lost.saturating_sub(answered), ..*feedback });
-        if u128::from(law.rate_bps()) * SLOWED.1 <= before_bps * SLOWED.0 {
+    /// Hands feedback to the rate algorithm without `answered` of the losses: those of packets that
+    /// left before [`at_ns`](Self::at_ns). The rate has fallen for what a queue dropped; it would
+    /// fall again for what the same queue dropped later, which is found out afterwards (RFC 9002
+    /// §7.3.2).
+    pub fn tell(&mut self, algorithm: &mut dyn RateAlgorithm, feedback: &Feedback, answered: u32) {
+        let before_bps = u128::from(algorithm.rate_bps());
+        algorithm.on_feedback(&Feedback { lost: feedback.lost.saturating_sub(answered), ..*feedback });
+        if u128::from(algorithm.rate_bps()) * SLOWED.1 <= before_bps * SLOWED.0 {
             self.at_ns = feedback.now_ns;
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What to do when nothing gets through.
 //!
-//! A receiver may answer every question and get no data: a path that carries short packets and not long ones, a source port that it does not believe, a filter. What is lost would be sent again as fast as
-//! the answers come, for ever. So when packets have been lost a few times while nothing at all arrived, one packet at a time tries whether that is still so, after waits that double (RFC 6298 §5.5; TCP
-//! falls back to one segment likewise).
+//! A receiver may answer every question and get no data: the path drops long packets, a source port
+//! is not believed, a filter. Lost packets would be resent as fast as answers come, for ever. So
+//! after a few losses without any arrival, one packet at a time tries the path, after waits that
+//! double (RFC 6298 §5.5; TCP falls back to one segment likewise).
 
 /// A packet may be lost so often, by chance or to bursts of others.
 const LOST: u8 = 3;

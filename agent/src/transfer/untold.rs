@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of which no report has told: what an ACK is about.
+//! Packets that no report has covered yet: the content of the next ACK.
 //!
-//! A report holds the state of some thousand packets, and a message has up to 2^20. So an ACK tells what has changed since the ones before it, wherever in the message that is: it costs what
-//! has arrived, and not what is missing. What does not fit into one is told by those that follow, in turns, so that nothing waits for what changes again and again.
+//! A report holds the state of some thousand packets, and a message has up to 2^20. So an ACK tells
+//! what has changed since earlier ones, anywhere in the message: it costs what arrived, not what is
+//! missing. What does not fit follows in turns, so that repeated changes do not keep other packets
+//! waiting.
 
 use std::ops::Range;
 
-/// Packets told of before the first untold one: those of some ACKs before, which may have been lost.
+/// Packets told of before the first untold one: those of some ACKs before, which may have been
+/// lost.
 const RETOLD: u32 = 128;
-/// Packets that one report covers at most: what fits into one whatever their states (coarse ones; of exact ones half of it).
+/// Packets that one report covers at most: what fits into one whatever their states (coarse ones;
+/// of exact ones half of it).
 const MOST: u32 = 4_096;
 
 /// A set of packets, and where the next report begins.
@@ -18,9 +22,11 @@ pub(super) struct Untold {
     words: Vec<u64>,
     packets: u32,
     count: u32,
-    /// Reports go round: what lies behind this one's end comes first, and with it what has changed shortly before: packets that were sent again.
+    /// Reports go round. What lies behind this one's end comes first, and with it recent changes:
+    /// packets that were sent again.
     cursor: u32,
-    /// The last report told of nothing behind the cursor: the next one does not look back, or what changes again and again would keep the rest waiting.
+    /// The last report found nothing behind the cursor. The next one does not look back, or
+    /// repeated changes would keep the rest waiting.
     stalled: bool,
 }
 
@@ -42,7 +48,8 @@ impl Untold {
         self.count == 0
     }
 
-    /// What the next report is to tell: from some packets before the first with news, behind the end of the report before, to the last with news that fits.
+    /// The range of the next report: from some packets before the first with news, behind the end
+    /// of the report before, to the last with news that fits.
     pub(super) fn next(&self) -> Option<Range<u32>> {
         let back = if self.stalled { 0 } else { MOST - RETOLD };
         let from = self.cursor.saturating_sub(back);

@@ -15,7 +15,8 @@ pub struct Path {
     pub mtu: u16,
     /// It answers a question.
     pub answer: bool,
-    /// The sender hears nothing of the receiver, whose own packets may be too long for the way back.
+    /// The sender hears nothing of the receiver, whose own packets may be too long for the way
+    /// back.
     pub unheard: bool,
 }
 
@@ -23,7 +24,8 @@ impl Path {
     /// Bytes of an answer, and of the shortest question.
     pub const LEN: usize = PREFIX_LEN + IDENTITY_LEN + PATH_LEN;
 
-    /// Reads the fixed part; the caller has checked its length. `got`: bytes that arrived of the packet.
+    /// Reads the fixed part; the caller has checked its length. `got`: bytes that arrived of the
+    /// packet.
     pub(super) fn read(fixed: &[u8], got: usize) -> Result<Self, WireError> {
         let half = |at: usize| fixed.get(at..at + 2).map_or(0, |half| u16::from_be_bytes([half[0], half[1]]));
         let flags = fixed.get(8).copied().unwrap_or(0);

@@ -9,7 +9,8 @@ pub const PIECE_HEADER_LEN: usize = 16;
 /// A checked PIECE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// The first twelve bytes of the DATA packet: its prefix and its place in the message. They tell packets apart.
+    /// The first twelve bytes of the DATA packet: its prefix and its place in the message. They
+    /// tell packets apart.
     pub head: [u8; 12],
     /// Where the part begins in it, a multiple of 8.
     pub offset: u16,
@@ -23,7 +24,8 @@ impl<'a> Piece<'a> {
     /// Parts begin at multiples of this.
     pub const UNIT: usize = 8;
 
-    /// Reads a PIECE, prefix included. `None`: it is none, or no part of a DATA packet. Bytes behind the packet's end are filling.
+    /// Reads a PIECE, prefix included. `None`: it is none, or no part of a DATA packet. Bytes
+    /// behind the packet's end are filling.
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
         let (header, part) = payload.split_first_chunk::<PIECE_HEADER_LEN>()?;
         let mut head = [0; 12];
@@ -40,8 +42,11 @@ impl<'a> Piece<'a> {
         fits.then_some(Self { head, offset, total, part })
     }
 
-    /// Divides DATA packets of `segment` bytes each, the last one being shorter perhaps, into PIECEs of at most `room` bytes. Gives them one behind the other, and the length of each but the last.
-    /// Those of a packet end in zeros where it takes that for all to be of one length. `None` where not even eight bytes of a packet fit a PIECE, or a packet is too long for a length of 16 bits.
+    /// Divides DATA packets of `segment` bytes each, the last one being shorter perhaps, into
+    /// PIECEs of at most `room` bytes. Gives them one behind the other, and the length of each but
+    /// the last. Those of a packet end in zeros where it takes that for all to be of one length.
+    /// `None` where not even eight bytes of a packet fit a PIECE, or a packet is too long for a
+    /// length of 16 bits.
     pub fn divide(packets: &[u8], segment: usize, room: usize) -> Option<(Vec<u8>, usize)> {
         let most = room.checked_sub(PIECE_HEADER_LEN)? / Self::UNIT * Self::UNIT;
         if most == 0 || segment == 0 || segment > usize::from(u16::MAX) {

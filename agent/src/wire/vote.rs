@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VOTE: what ranks say to each other to agree on the next epoch. The state machine is [`crate::epoch`].
+//! VOTE: what ranks say to each other to agree on the next epoch. The state machine is
+//! [`crate::epoch`].
 //!
 //! Big-endian, behind the two incarnations that every control packet begins with:
 //!
@@ -11,7 +12,8 @@
 //!     then the arrivals: rank (2 bytes) and incarnation (4) of each
 //! ```
 //!
-//! Fields that a kind of vote has no use for are sent as zero and ignored on arrival. With 1,024 ranks and 32 arrivals a vote takes 488 bytes.
+//! Fields that a kind of vote has no use for are sent as zero and ignored on arrival. With 1,024
+//! ranks and 32 arrivals a vote takes 488 bytes.
 
 use super::{WireError, word};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +49,8 @@ pub enum Motion {
         /// The last operation number that it has used: it takes part in none behind that.
         last: u32,
     },
-    /// The sender is alive. Its application has not asked for the epoch yet, or it waits for others.
+    /// The sender is alive. Its application has not asked for the epoch yet, or it waits for
+    /// others.
     Wait,
     /// Who leads asks for a promise to hear no lower ballot.
     Prepare {

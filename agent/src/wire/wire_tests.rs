@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::cut_map::{Detail, FULL};
+use super::trim_map::{Detail, FULL};
 use super::*;
 use proptest::prelude::*;
 use trimwire_encoder::wire::{PREFIX_LEN, Prefix, StreamId};
@@ -13,10 +13,10 @@ fn writer() -> Writer {
 fn report() -> impl Strategy<Value = Report> {
     let echo = (0..MAX_PACKETS, any::<bool>(), any::<u32>());
     (prop::option::of(echo), any::<[u32; 3]>(), 0..=SENDERS_MAX).prop_map(
-        |(echo, [received, cut, marked], senders)| Report {
-            echo: echo.map(|(packet, cut, hold_ns)| Echo { packet, cut, hold_ns }),
+        |(echo, [received, trimmed, marked], senders)| Report {
+            echo: echo.map(|(packet, trimmed, hold_ns)| Echo { packet, trimmed, hold_ns }),
             received,
-            cut,
+            trimmed,
             marked,
             senders: NonZeroU16::new(senders),
         },
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!(bytes.len(), if want_map { Path::LEN } else { usize::from(length) });
         prop_assert_eq!(read(&bytes).1, Control::Path(path));
         if !want_map {
-            prop_assert!(Control::parse(Kind::Path, &bytes[PREFIX_LEN..bytes.len() - 1]).is_err(), "cut on its way");
+            prop_assert!(Control::parse(Kind::Path, &bytes[PREFIX_LEN..bytes.len() - 1]).is_err(), "it ends early");
         }
 
         let bytes = writer().hello(finish, &ports, &addresses);
@@ -148,13 +148,13 @@ proptest! {
     }
 
     #[test]
-    fn every_cut_of_a_control_packet_is_refused_or_says_less(progress in progress(), at in 0_usize..140) {
+    fn every_prefix_of_a_control_packet_is_refused_or_says_less(progress in progress(), at in 0_usize..140) {
         let planes = |packet: u32| if packet.is_multiple_of(7) { 0 } else { FULL };
         let source = MapSource { planes: &planes, packets: 300, offset: 0, detail: Detail::Coarse };
         let (bytes, _) = writer().progress(7, true, &progress, Some(&source));
-        let cut = &bytes[PREFIX_LEN..][..at.min(bytes.len() - PREFIX_LEN)];
-        match Control::parse(Kind::Status, cut) {
-            Ok((_, Control::Status(read))) => prop_assert!(read.map.is_none() || cut.len() == bytes.len() - PREFIX_LEN),
+        let prefix = &bytes[PREFIX_LEN..][..at.min(bytes.len() - PREFIX_LEN)];
+        match Control::parse(Kind::Status, prefix) {
+            Ok((_, Control::Status(read))) => prop_assert!(read.map.is_none() || prefix.len() == bytes.len() - PREFIX_LEN),
             Ok(other) => panic!("{other:?}"),
             Err(_) => {}
         }
@@ -184,10 +184,10 @@ fn golden_bytes_of_a_probe() {
 
 #[test]
 fn golden_bytes_of_an_ack() {
-    let echo = Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 });
+    let echo = Some(Echo { packet: 0xa_bcde, trimmed: true, hold_ns: 258 });
     let progress = Progress {
         sequence: 1,
-        report: Report { echo, received: 11, cut: 4, marked: 3, senders: NonZeroU16::new(0x155) },
+        report: Report { echo, received: 11, trimmed: 4, marked: 3, senders: NonZeroU16::new(0x155) },
         missing: 6,
         wanted: Wanted::AllBut(2),
         expected: true,
@@ -211,10 +211,11 @@ fn a_report_that_tells_no_number_of_senders_is_one_of_before_there_was_a_number(
         let stop = Stop { sequence: 0, report, missing: 0, agreed: 0, map: None };
         writer().stop(9, &stop, None).0[PREFIX_LEN + IDENTITY_LEN + 4..][..4].to_vec()
     };
-    let echo = Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 });
+    let echo = Some(Echo { packet: 0xa_bcde, trimmed: true, hold_ns: 258 });
     assert_eq!(bytes(echo, 0), [0xc0, 0x0a, 0xbc, 0xde]);
     assert_eq!(bytes(None, 0), [0; 4]);
-    // The bit that says whether there is an echo does not depend on it, and more than fit are as many as fit.
+    // The bit that says whether there is an echo does not depend on it, and more than fit are as
+    // many as fit.
     assert_eq!(bytes(None, u16::MAX), [0x3f, 0xf0, 0, 0]);
     assert_eq!(bytes(echo, u16::MAX), [0xff, 0xfa, 0xbc, 0xde]);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Control packets as bytes.
 
-use super::cut_map::{self, Detail, MAX_PACKETS};
+use super::trim_map::{self, Detail, MAX_PACKETS};
 use super::vote::Vote;
 use super::{
     ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Path, Probe, Progress, Report, SENDERS_MAX,
@@ -49,9 +49,9 @@ pub(super) fn put(out: &mut Vec<u8>, words: &[u32]) {
 fn put_report(out: &mut Vec<u8>, report: &Report) {
     let senders = report.senders.map_or(0, |senders| u32::from(senders.get().min(SENDERS_MAX)));
     let (echo, hold_ns) = report.echo.map_or((0, 0), |echo| {
-        (1 << 31 | u32::from(echo.cut) << 30 | (echo.packet & (MAX_PACKETS - 1)), echo.hold_ns)
+        (1 << 31 | u32::from(echo.trimmed) << 30 | (echo.packet & (MAX_PACKETS - 1)), echo.hold_ns)
     });
-    put(out, &[echo | senders << 20, hold_ns, report.received, report.cut, report.marked]);
+    put(out, &[echo | senders << 20, hold_ns, report.received, report.trimmed, report.marked]);
 }
 
 impl Writer {
@@ -65,8 +65,8 @@ impl Writer {
         out
     }
 
-    /// An ACK, or a STATUS where it answers a PROBE, with as much of the map as fits (`progress.map` is not looked at). Returns the packet and one
-    /// past the last packet told of.
+    /// An ACK, or a STATUS where it answers a PROBE, with as much of the map as fits
+    /// (`progress.map` is not looked at). Returns the packet and one past the last packet told of.
     pub fn progress(
         self,
         message: u32,
@@ -139,7 +139,8 @@ impl Writer {
         out
     }
 
-    /// A HELLO with the source ports of this end's DATA, the first [`PORTS_MAX`] of them, and its addresses where it has several: those of the first one's family, up to [`ADDRESSES_MAX`].
+    /// A HELLO with the source ports of this end's DATA, the first [`PORTS_MAX`] of them, and its
+    /// addresses where it has several: those of the first one's family, up to [`ADDRESSES_MAX`].
     pub fn hello(self, answer: bool, ports: &[u16], addresses: &[IpAddr]) -> Vec<u8> {
         let mut out = self.begin(Kind::Hello, 0);
         let ports = &ports[..ports.len().min(PORTS_MAX)];
@@ -172,5 +173,5 @@ impl Writer {
 fn put_map(map: Option<&MapSource<'_>>, room: usize, out: &mut Vec<u8>) -> u32 {
     let Some(map) = map else { return 0 };
     let budget = room.min(CONTROL_LEN_MAX).saturating_sub(out.len());
-    cut_map::write_part(map.planes, map.packets, map.offset, map.detail, budget, out)
+    trim_map::write_part(map.planes, map.packets, map.offset, map.detail, budget, out)
 }

@@ -15,18 +15,6 @@ use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::transfer::TransferError;
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Decoding, HEADER_LEN, PLANES, nmse};
 
-const ADVERSARY: Faults = Faults {
-    data_delay_ns: 100_000,
-    control_delay_ns: 50_000,
-    jitter_ns: 200_000,
-    drop_data: 0.5,
-    drop_control: 0.5,
-    cut: 0.9,
-    cut_to_at_least: 600,
-    duplicate: 0.3,
-    ..Faults::NONE
-};
-
 const SECOND: u64 = 1_000_000_000;
 
 /// What a rank has of a sum.
@@ -76,7 +64,8 @@ impl Job {
         self.try_start(rank, number, gradient).expect("a valid operation");
     }
 
-    /// Runs until nothing happens any more; gives (rank, outcome or error) in the order in which they came.
+    /// Runs until nothing happens any more; gives (rank, outcome or error) in the order in which
+    /// they came.
     fn run(&mut self, until_ns: u64) -> Vec<(usize, Result<Outcome, OperationError>)> {
         let result = |outcome: collective::Outcome| {
             let (number, stats) = (outcome.number, outcome.stats);
@@ -129,13 +118,13 @@ proptest! {
         for outcome in job.reduce(0, &gradients) {
             let errors = outcome.sum.iter().zip(exact(&gradients)).map(|(&x, y)| (f64::from(x) - f64::from(y)).powi(2));
             prop_assert!(errors.sum::<f64>() < 1e-12 * energy);
-            prop_assert_eq!((outcome.stats.cut, outcome.stats.missing, outcome.stats.repaired), (0, 0, 0));
+            prop_assert_eq!((outcome.stats.trimmed, outcome.stats.missing, outcome.stats.repaired), (0, 0, 0));
             prop_assert_eq!(outcome.stats.full, outcome.stats.packets);
         }
     }
 
     #[test]
-    fn full_reliability_gives_the_same_bits_as_a_quiet_network(faults in ADVERSARY.any_up_to(), world in 2_u16..5, length in 1_usize..4_000, seed: u64) {
+    fn full_reliability_gives_the_same_bits_as_a_quiet_network(faults in Faults::HARSH.any_up_to(), world in 2_u16..5, length in 1_usize..4_000, seed: u64) {
         let gradients = gradients(world, length, seed);
         let sums = |faults| {
             let mut job = Job::new(world, faults, seed, Reliability::Full, |_| ());
@@ -148,7 +137,7 @@ proptest! {
 
     #[test]
     fn consistent_replicas_are_bit_identical_under_any_adversary(
-        faults in ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=PLANES,
+        faults in Faults::HARSH.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=PLANES,
         decoding in prop_oneof![Just(Decoding::Unbiased), Just(Decoding::Mmse), Just(Decoding::Paper)],
     ) {
         let gradients = gradients(world, length, seed);
@@ -167,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn losses_stay_within_the_bound_at_every_rank(faults in ADVERSARY.any_up_to(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3) {
+    fn losses_stay_within_the_bound_at_every_rank(faults in Faults::HARSH.any_up_to(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3) {
         let mut job = Job::new(world, faults, seed, Reliability::Bounded { loss }, |_| ());
         for outcome in job.reduce(0, &gradients(world, 8_000, seed)) {
             prop_assert!(outcome.stats.missing as f64 <= f64::from(loss) * outcome.stats.packets as f64);
@@ -176,10 +165,11 @@ proptest! {
 }
 
 #[test]
-fn cuts_cost_what_the_closed_form_says() {
-    // Every packet loses all but its first four planes, in both phases: the sum of 4 contributions errs by D_4/(1 − D_4)
-    // of the three contributions that travelled, and once more of the whole in the all-gather for the shards that did.
-    let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
+fn trims_cost_what_the_closed_form_says() {
+    // Every packet loses all but its first four planes, in both phases: the sum of 4 contributions
+    // errs by D_4/(1 − D_4) of the three contributions that travelled, and once more of the whole
+    // in the all-gather for the shards that did.
+    let faults = Faults { trim: 1.0, trim_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
     let mut job = Job::with_rows(13, 4, faults, 5, Reliability::Bounded { loss: 0.0 }, |_| ());
     let four = |from: usize, datagram: &network::Datagram, _| {
         assert!(from < 4 && !datagram.payload.is_empty());
@@ -191,21 +181,24 @@ fn cuts_cost_what_the_closed_form_says() {
     let sum = exact(&gradients);
     for outcome in &outcomes {
         let error = nmse(&outcome.sum, &sum);
-        // Cuts are uniform between four planes and all of ten: the mean of the squared error lies between those of five and of eight.
+        // Trims are uniform between four planes and all of ten: the mean of the squared error lies
+        // between those of five and of eight.
         assert!(error > 1e-5 && error < 5e-3, "{error}");
         assert_eq!(outcome.stats.missing, 0);
     }
-    // The owner of a shard has all of what it sent (free replicas): its error comes from the reduce-scatter alone.
+    // The owner of a shard has all of what it sent (free replicas): its error comes from the
+    // reduce-scatter alone.
     let own = shard_range(sum.len(), 4, 0);
     let (here, there) = (&outcomes[0].sum[own.clone()], &outcomes[1].sum[own.clone()]);
     assert!(nmse(here, &sum[own.clone()]) < nmse(there, &sum[own]));
 }
 
 #[test]
-fn a_cut_to_one_plane_leaves_the_signs_however_few_planes_are_sent() {
-    // Switches cut to sizes in bytes, which a fabric's file gives in planes of packets of the MTU with all ten.
+fn a_trim_to_one_plane_leaves_the_signs_however_few_planes_are_sent() {
+    // Switches trim to sizes in bytes, which a fabric's file gives in planes of packets of the MTU
+    // with all ten.
     for planes in [10, 9, 6, 1] {
-        let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
+        let faults = Faults { trim: 1.0, trim_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
         let reliability = Reliability::Bounded { loss: 0.0 };
         let mut job = Job::with_rows(13, 3, faults, 8, reliability, |options| {
             *options = Options { planes, ..Options::default() };
@@ -217,7 +210,7 @@ fn a_cut_to_one_plane_leaves_the_signs_however_few_planes_are_sent() {
 }
 
 #[test]
-fn with_nothing_cut_all_ranks_have_the_same_bits() {
+fn with_nothing_trimmed_all_ranks_have_the_same_bits() {
     for replicas in [Replicas::Free, Replicas::Consistent] {
         for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
             for planes in [10, 9, 4, 1] {
@@ -240,11 +233,12 @@ fn with_nothing_cut_all_ranks_have_the_same_bits() {
     }
 }
 
-/// Questions overtake data in queues, so their answers speak of packets on their way. What is asked next must not wait for a time-out, which here is 1 ms.
+/// Questions overtake data in queues, so their answers speak of packets on their way. What is asked
+/// next must not wait for a time-out, which here is 1 ms.
 #[test]
 fn consistent_replicas_take_a_few_round_trips_and_no_timeout() {
     for seed in 0..20 {
-        let faults = Faults { data_delay_ns: 40_000, cut: 0.4, cut_to_at_least: 600, ..Faults::NONE };
+        let faults = Faults { data_delay_ns: 40_000, trim: 0.4, trim_to_at_least: 600, ..Faults::NONE };
         let mut job = Job::new(4, faults, seed, Reliability::Full, |config| {
             config.replicas = Replicas::Consistent;
         });
@@ -255,7 +249,7 @@ fn consistent_replicas_take_a_few_round_trips_and_no_timeout() {
         assert_eq!(outcomes.len(), 4, "seed {seed}");
         let fetched: u64 =
             outcomes.iter().map(|(_, outcome)| outcome.as_ref().expect("no failure").stats.repaired).sum();
-        assert!(fetched > 0, "seed {seed}: something was cut that others have");
+        assert!(fetched > 0, "seed {seed}: something was trimmed that others have");
     }
 }
 
@@ -385,7 +379,8 @@ fn a_rank_that_vanishes_fails_the_step_and_is_named() {
 
 #[test]
 fn a_gradient_that_overflowed_on_one_rank_is_not_finite_on_any() {
-    // As after an exact all-reduce: gradient scalers of mixed-precision training then skip the step on every rank.
+    // As after an exact all-reduce: gradient scalers of mixed-precision training then skip the step
+    // on every rank.
     let mut job = Job::new(3, Faults::NONE, 1, Reliability::Full, |_| ());
     let mut gradients = gradients(3, 9_000, 1);
     gradients[1][4_000] = f32::INFINITY;
@@ -514,7 +509,7 @@ proptest! {
 
     #[test]
     fn a_cancelled_step_never_enters_the_sum_of_the_next(
-        faults in ADVERSARY.any_up_to(), world in 2_u16..4, seed: u64, consistent: bool,
+        faults in Faults::HARSH.any_up_to(), world in 2_u16..4, seed: u64, consistent: bool,
         tries in prop::collection::vec((0_u64..400_000, any::<u8>(), any::<u8>()), 1..5),
     ) {
         let mut job = Job::new(world, faults, seed, Reliability::Full, |config| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several channels under one communicator: what an operation gives, and what becomes of it when a channel, a rank or an agreement does not hold.
+//! Several channels under one communicator: what an operation gives, and what becomes of it when a
+//! channel, a rank or an agreement does not hold.
 
 use crate::network::{Random, ports};
 use half::bf16;
@@ -188,9 +189,9 @@ fn sum(world: u16, length: usize) -> Vec<f32> {
 }
 
 const NOISE: Faults =
-    Faults { drop: 0.003, cut: 0.0, trim: 0.05, duplicate: 0.01, reorder: 0.02, corrupt: 0.0 };
+    Faults { drop: 0.003, truncate: 0.0, trim: 0.05, duplicate: 0.01, reorder: 0.02, corrupt: 0.0 };
 
-/// Ways to do an operation, and the error that is left by each where packets are cut.
+/// Ways to do an operation, and the error that is left by each where packets are trimmed.
 fn ways() -> Vec<(&'static str, Options, f64)> {
     let full = Some(Reliability::Full);
     let bounded = Some(Reliability::Bounded { loss: 0.02 });
@@ -210,7 +211,8 @@ fn sums_are_right_by_any_number_of_channels_and_of_any_length() {
         let got = job(WORLD, channels, NOISE, |mut rank| {
             let mut results = Vec::new();
             for (_, options, _) in ways() {
-                // Less than a row, some rows of each shard and an odd end, fewer rows than channels.
+                // Less than a row, some rows of each shard and an odd end, fewer rows than
+                // channels.
                 for length in [5, 257, 3_001, 20_011] {
                     let tensor = Memory::from_vec(gradient(rank.own, length));
                     results.push(rank.operation(Collective::AllReduce { tensor }, &options));
@@ -470,7 +472,7 @@ fn finish(child: Child) -> (Option<i32>, Value, String) {
 
 fn two(words: [&str; 2]) -> [(Option<i32>, Value, String); 2] {
     let port = ports::free("127.0.0.1");
-    let at = format!("--world 2 --master-addr 127.0.0.1 --rendezvous-port {port} --json");
+    let at = format!("--world 2 --master-addr 127.0.0.1 --master-port {port} --json");
     let ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {at} {}", words[rank])));
     ranks.map(finish)
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises of all collectives, over a network that misbehaves: against sums made in f64, and against the bits that were given.
+//! Promises of all collectives, over a network that misbehaves: against sums made in f64, and
+//! against the bits that were given.
 
 use crate::group::Group;
 use crate::network::{Faults, Random};
@@ -14,7 +15,8 @@ use trimwire_encoder::{PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Of which everything is sent again that was cut: of these, results do not depend on the network.
+/// Of which everything is sent again that was trimmed: of these, results do not depend on the
+/// network.
 fn full(change: impl Fn(&mut Options)) -> Options {
     let mut options = Options { reliability: Some(Reliability::Full), ..Options::default() };
     change(&mut options);
@@ -215,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn gradients_gathered_broadcast_or_summed_are_the_same_bits_everywhere_where_nothing_stays_cut(
+    fn gradients_gathered_broadcast_or_summed_are_the_same_bits_everywhere_where_nothing_stays_trimmed(
         faults in Faults::ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, planes in 1_u8..=PLANES, consistent: bool, sealed: bool,
         (algorithm, hosts) in ways(),
     ) {
@@ -272,7 +274,8 @@ proptest! {
     }
 }
 
-/// Runs all ranks' operations in one thread, but their tasks in `threads` others, in whatever order these finish.
+/// Runs all ranks' operations in one thread, but their tasks in `threads` others, in whatever order
+/// these finish.
 fn with_threads(threads: usize, seed: u64) -> Vec<Vec<u32>> {
     let mut group = Group::new(3, Faults::NONE, 1, Reliability::Full, 12);
     for rank in 0..3 {

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use trimwire_agent::wire::cut_map::Detail;
+use trimwire_agent::wire::trim_map::Detail;
 use trimwire_agent::wire::{
     Abort, CONTROL_LEN_MAX, Control, Echo, Identity, MapSource, Path, Probe, Progress, Reason, Report, Stop,
     Wanted, Writer,
@@ -34,8 +34,8 @@ fn vectors() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn control_packets_are_written_as_the_page_has_them() {
-    let echo = Some(Echo { packet: 17, cut: true, hold_ns: 250_000 });
-    let report = Report { echo, received: 90, cut: 12, marked: 4, senders: NonZeroU16::new(3) };
+    let echo = Some(Echo { packet: 17, trimmed: true, hold_ns: 250_000 });
+    let report = Report { echo, received: 90, trimmed: 12, marked: 4, senders: NonZeroU16::new(3) };
     let planes = |packet: u32| match packet {
         0..89 => 10,
         89..97 => 1,

@@ -16,9 +16,13 @@ const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const BOUNDED: Reliability = Reliability::Bounded { loss: 0.01 };
 
-/// Cut to the sign plane or a little more, and lost now and then.
-const CUTTING: Faults =
-    Faults { cut: 0.5, cut_to_at_least: HEADER_LEN + network::PLANE_BYTES, drop_data: 0.005, ..Faults::NONE };
+/// Trimmed to the sign plane or a little more, and lost now and then.
+const CUTTING: Faults = Faults {
+    trim: 0.5,
+    trim_to_at_least: HEADER_LEN + network::PLANE_BYTES,
+    drop_data: 0.005,
+    ..Faults::NONE
+};
 
 fn values(rank: usize, length: usize, seed: u64) -> Vec<f32> {
     Random(seed ^ (rank as u64) << 40).gradient(length)
@@ -61,12 +65,12 @@ fn until(deadline_ns: u64) -> Options {
 }
 
 #[test]
-fn with_time_enough_everything_that_was_cut_is_there_before_the_deadline() {
+fn with_time_enough_everything_that_was_trimmed_is_there_before_the_deadline() {
     let mut group = Group::new(4, CUTTING, 3, BOUNDED, 12);
     let outcomes = reduce(&mut group, 0, 200_000, 3, &until(SECOND));
     for outcome in &outcomes {
         assert!(outcome.duration_ns < SECOND / 2, "{} ns", outcome.duration_ns);
-        assert_eq!((outcome.stats.cut, outcome.stats.missing), (0, 0));
+        assert_eq!((outcome.stats.trimmed, outcome.stats.missing), (0, 0));
         assert!(outcome.stats.repaired > 0);
     }
     assert!(mean_error(outcomes, &sum(4, 200_000, 3, |_| true)) < 1e-12);
@@ -125,7 +129,8 @@ fn a_rank_that_is_late_is_not_waited_for_and_the_next_operation_has_it_again() {
     }
 }
 
-/// More than its queue holds waits to be sent to whoever takes nothing: a rank that has yet to come, or has asked for it all and stands still.
+/// More than its queue holds waits to be sent to whoever takes nothing: a rank that has yet to
+/// come, or has asked for it all and stands still.
 #[test]
 fn who_takes_nothing_does_not_hold_up_what_is_to_be_sent_to_him() {
     for stopped_ns in [0, 100_000] {
@@ -149,12 +154,13 @@ fn who_takes_nothing_does_not_hold_up_what_is_to_be_sent_to_him() {
 
 #[test]
 fn tails_are_sent_after_everything_else_those_of_most_energy_first() {
-    // A row in three has a hundred times the energy. Every packet is cut the first time, to the sign plane.
+    // A row in three has a hundred times the energy. Every packet is trimmed the first time, to the
+    // sign plane.
     const ROW: usize = 1 << 12;
     let length = 12 * ROW;
     let mut group = Group::new(
         2,
-        Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + network::PLANE_BYTES, ..Faults::NONE },
+        Faults { trim: 1.0, trim_to_at_least: HEADER_LEN + network::PLANE_BYTES, ..Faults::NONE },
         9,
         BOUNDED,
         12,
@@ -175,18 +181,19 @@ fn tails_are_sent_after_everything_else_those_of_most_energy_first() {
     let sent: Vec<Header> = log.map(|(.., datagram)| datagram.header().expect("own packet")).collect();
     let packets = sent.iter().map(|header| header.index).max().expect("some") as usize + 1;
     let repairs: Vec<&Header> = sent.iter().filter(|header| header.first_plane > 0).collect();
-    assert!(repairs.len() >= packets, "each was cut");
+    assert!(repairs.len() >= packets, "each was trimmed");
     let last_first = sent.iter().rposition(|header| header.first_plane == 0).expect("some");
     let first_repair = sent.iter().position(|header| header.first_plane > 0).expect("some");
     assert!(first_repair > last_first, "what had not been sent at all went first");
-    // Energy that a repair brings, per byte: what a coordinate lacks of its square (a quarter of that a plane, roughly), by three bytes less those held.
+    // Energy that a repair brings, per byte: what a coordinate lacks of its square (a quarter of
+    // that a plane, roughly), by three bytes less those held.
     let worth = |header: &&Header| {
         let planes = f64::from(header.first_plane);
         f64::from(header.sigma).powi(2) * 0.27_f64.powf(planes)
             / (3.0 - planes.min(8.0) / 8.0 - (planes - 8.0).max(0.0))
     };
     let worths: Vec<f64> = repairs.iter().take(packets / 2).map(worth).collect();
-    // News of the last cuts comes after the first repairs.
+    // News of the last trims comes after the first repairs.
     let rising = worths.windows(2).filter(|pair| pair[1] > 1.3 * pair[0]).count();
     assert!(rising * 10 <= worths.len(), "{rising} times of {}: {worths:?}", worths.len());
     assert!(worths[0] > 100.0 * worths[worths.len() - 1], "{worths:?}");
@@ -194,8 +201,9 @@ fn tails_are_sent_after_everything_else_those_of_most_energy_first() {
 
 #[test]
 fn consistent_replicas_of_many_ranks_err_no_more_than_those_of_two() {
-    // What two ranks agree on is what the one receiver has. Of five receivers the least would err almost five times as much.
-    let faults = Faults { cut: 0.2, cut_to_at_least: HEADER_LEN + network::PLANE_BYTES, ..Faults::NONE };
+    // What two ranks agree on is what the one receiver has. Of five receivers the least would err
+    // almost five times as much.
+    let faults = Faults { trim: 0.2, trim_to_at_least: HEADER_LEN + network::PLANE_BYTES, ..Faults::NONE };
     let error = |world: usize| {
         let options = Options { replicas: Replicas::Consistent, ..Options::default() };
         let mut group = Group::new(world as u16, faults, 11, BOUNDED, 12);
@@ -225,24 +233,12 @@ fn what_is_exact_has_no_deadline_and_consistent_replicas_no_ring() {
     assert!(group.is_quiet());
 }
 
-const ADVERSARY: Faults = Faults {
-    data_delay_ns: 100_000,
-    control_delay_ns: 50_000,
-    jitter_ns: 200_000,
-    drop_data: 0.5,
-    drop_control: 0.5,
-    cut: 0.9,
-    cut_to_at_least: 600,
-    duplicate: 0.3,
-    ..Faults::NONE
-};
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn whatever_the_network_does_every_rank_has_a_result_at_the_deadline(
-        faults in ADVERSARY.any_up_to(), world in 1_u16..6, length in 0_usize..20_000, seed: u64, deadline_ns in 1_u64..20_000_000,
+        faults in Faults::HARSH.any_up_to(), world in 1_u16..6, length in 0_usize..20_000, seed: u64, deadline_ns in 1_u64..20_000_000,
         algorithm in prop_oneof![Just(Algorithm::Direct), Just(Algorithm::Ring), Just(Algorithm::TwoLevel)],
         hosts in prop::collection::vec(0_u32..3, 0..7),
     ) {
@@ -256,7 +252,7 @@ proptest! {
 
     #[test]
     fn losses_stay_within_the_bound_whatever_the_way(
-        faults in ADVERSARY.any_up_to(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3, hosts in prop::collection::vec(0_u32..3, 0..7),
+        faults in Faults::HARSH.any_up_to(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3, hosts in prop::collection::vec(0_u32..3, 0..7),
         algorithm in prop_oneof![Just(Algorithm::Ring), Just(Algorithm::TwoLevel)],
     ) {
         let mut group = Group::new(world, faults, seed, Reliability::Bounded { loss }, 10).on_hosts(&hosts);

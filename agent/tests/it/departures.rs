@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a lead promises: data is given out before it is to leave, and leaves when it would have left without.
+//! What a lead promises: data is given out before it is to leave, and leaves when it would have
+//! left without.
 
 use crate::network::{Faults, Network, Random, address, config, encode, expectation};
 use std::cmp::Reverse;
@@ -27,7 +28,8 @@ struct Run {
     sender: Endpoint,
 }
 
-/// A paced transfer over a wire with a delay and no queue. Bursts are held until their departure, unless whoever should forgets to.
+/// A paced transfer over a wire with a delay and no queue. Bursts are held until their departure,
+/// unless whoever should forgets to.
 fn run(lead_ns: u64, holds: bool, planes: u8, change: impl Fn(&mut EndpointConfig)) -> Run {
     let endpoint = |rank| {
         let mut config = config(rank, 2);
@@ -157,9 +159,10 @@ fn whoever_does_not_hold_packets_is_noticed() {
     assert!(unheld >= 16, "{unheld} packets were reported before they were to leave");
 }
 
-/// Messages both ways over a network that loses, cuts and reorders. Repairs, and when all is over.
+/// Messages both ways over a network that loses, trims and reorders. Repairs, and when all is over.
 fn on_a_bad_day(lead_ns: u64, seed: u64) -> (u64, u64) {
-    let faults = Faults { drop_data: 0.02, drop_control: 0.02, cut: 0.02, jitter_ns: 10_000, ..Faults::NONE };
+    let faults =
+        Faults { drop_data: 0.02, drop_control: 0.02, trim: 0.02, jitter_ns: 10_000, ..Faults::NONE };
     let mut network = Network::with(2, faults, seed, |config| {
         config.rate = RateConfig::Fixed(Some(RATE_BPS));
         config.pace_at_line = false;
@@ -193,6 +196,7 @@ fn losses_are_found_and_mended_with_a_lead_as_without() {
     let [(repairs, took_ns), (ahead_repairs, ahead_took_ns)] = totals;
     assert!(repairs > 100, "{repairs} repairs");
     assert!(ahead_repairs * 10 <= repairs * 11, "{ahead_repairs} repairs with a lead, {repairs} without");
-    // Each message may end later by the lead or two: repairs leave behind what was given out before.
+    // Each message may end later by the lead or two: repairs leave behind what was given out
+    // before.
     assert!(ahead_took_ns <= took_ns + 8 * 2 * LEAD_NS, "{ahead_took_ns} ns with a lead, {took_ns} without");
 }

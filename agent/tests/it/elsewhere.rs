@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises of operations whose rows are coded elsewhere, by a device that is slow and works in any order; of the codec it has the host's, so results are the host's to the bit.
+//! Promises of operations whose rows are coded elsewhere, by a device that is slow and works in any
+//! order; of the codec it has the host's, so results are the host's to the bit.
 
 use crate::group::Group;
 use crate::network::{Faults, Random};
@@ -253,7 +254,8 @@ fn kinds() -> impl Strategy<Value = Kind> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Of what is sent again until it is whole nothing depends on the network, or on who codes it where.
+    /// Of what is sent again until it is whole nothing depends on the network, or on who codes it
+    /// where.
     #[test]
     fn ranks_that_code_elsewhere_and_ranks_that_do_not_have_the_bits_of_those_that_all_do_it_themselves(
         faults in Faults::ADVERSARY.any_up_to(), elsewhere in prop::collection::vec(any::<bool>(), 1..6), length in 1_usize..5_000, seed: u64,
@@ -275,9 +277,9 @@ proptest! {
         }
     }
 
-    /// Where packets stay cut and lost results depend on which; consistent replicas do not.
+    /// Where packets stay trimmed and lost results depend on which; consistent replicas do not.
     #[test]
-    fn consistent_replicas_are_one_where_packets_are_cut_and_lost_wherever_they_are_coded(
+    fn consistent_replicas_are_one_where_packets_are_trimmed_and_lost_wherever_they_are_coded(
         faults in Faults::ADVERSARY.any_up_to(), elsewhere in prop::collection::vec(any::<bool>(), 2..6), length in 1_usize..5_000, seed: u64, sealed: bool,
         loss in 0.0_f32..0.3,
     ) {
@@ -293,8 +295,8 @@ proptest! {
 }
 
 #[test]
-fn sums_of_cut_packets_are_as_near_as_the_planes_that_are_left() {
-    let faults = Faults { cut: 0.5, cut_to_at_least: 20 + 2 * 56, ..Faults::NONE };
+fn sums_of_trimmed_packets_are_as_near_as_the_planes_that_are_left() {
+    let faults = Faults { trim: 0.5, trim_to_at_least: 20 + 2 * 56, ..Faults::NONE };
     let parts = parts(4, 40_000, 5);
     let exact: Vec<f32> = (0..40_000).map(|i| parts.iter().map(|part| part[i]).sum()).collect();
     let options = Options { reliability: Some(Reliability::Bounded { loss: 0.0 }), ..Options::default() };
@@ -304,7 +306,7 @@ fn sums_of_cut_packets_are_as_near_as_the_planes_that_are_left() {
         let results = Run::new(&mut group, &elsewhere, 1).results(0, Kind::AllReduce, &parts, &options);
         errors.push(results.iter().map(|result| nmse(result, &exact)).sum::<f64>() / 4.0);
     }
-    assert!(errors[0] > 1e-3, "something is cut: {errors:?}");
+    assert!(errors[0] > 1e-3, "something is trimmed: {errors:?}");
     assert!(errors.iter().all(|error| (error / errors[0] - 1.0).abs() < 0.3), "{errors:?}");
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranks agree on epochs over a network that loses, delays, repeats and divides, while they die, pause, start anew and suspect each other wrongly: no two of them ever begin an epoch differently.
+//! Ranks agree on epochs over a network that loses, delays, repeats and divides, while they die,
+//! pause, start anew and suspect each other wrongly: no two of them ever begin an epoch
+//! differently.
 
 use proptest::prelude::*;
 use std::cmp::Reverse;
@@ -29,7 +31,8 @@ impl Random {
     }
 }
 
-/// What goes wrong. Shares are percent: of votes that are lost and sent twice, and, a step, of what happens.
+/// What goes wrong. Shares are percent: of votes that are lost and sent twice, and, a step, of what
+/// happens.
 #[derive(Debug, Clone, Copy)]
 struct Faults {
     lose: u64,
@@ -54,7 +57,8 @@ struct Rank {
     failed: Vec<EpochError>,
 }
 
-/// A vote under way: when it arrives, its number, from whom to whom, and their incarnations when it left.
+/// A vote under way: when it arrives, its number, from whom to whom, and their incarnations when it
+/// left.
 type Flying = Reverse<(u64, u64, [usize; 2], [u32; 2])>;
 
 struct World {
@@ -263,7 +267,8 @@ impl World {
         self.run(self.now_ns + pause_ns)
     }
 
-    /// The network is whole and loses nothing more; every rank that is alive asks until it is in the latest epoch or told why not.
+    /// The network is whole and loses nothing more; every rank that is alive asks until it is in
+    /// the latest epoch or told why not.
     fn recover(&mut self) -> Result<(), TestCaseError> {
         self.side.fill(0);
         (self.faults.lose, self.faults.delay_ns) = (0, MS);
@@ -336,7 +341,8 @@ proptest! {
                 let rank = &world.ranks[usize::from(rank)];
                 let epoch = rank.membership.epoch();
                 prop_assert!(rank.failed.is_empty() && epoch.number >= number, "{:?} {epoch:?}", rank.failed);
-                // One that died behind its vote may be in it still, and is left out of the next one.
+                // One that died behind its vote may be in it still, and is left out of the next
+                // one.
                 prop_assert!(live.iter().all(|rank| epoch.members.contains(rank)), "{live:?} {epoch:?}");
             }
         }
@@ -440,7 +446,7 @@ fn the_last_but_one_goes_alone_if_it_is_the_lowest() {
         assert_eq!(
             job.ranks[left].failed.len(),
             usize::from(!ends),
-            "the other one may be on the other side of a cut"
+            "the other one may be on the other side of a partition"
         );
     }
 }

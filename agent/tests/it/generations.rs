@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job that starts again with other ranks: they meet as the next generation, and nothing of the one before gets in.
+//! A job that starts again with other ranks: they meet again, and nothing of the generation before gets in.
 
 use crate::network::ports;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome};
 use trimwire_agent::driver::{Driver, Link, UdpConfig, UdpLink, incarnation, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, EndpointStats, Reliability};
-use trimwire_agent::rendezvous::{Config, Master, Offer, Roster, Security, meet};
+use trimwire_agent::rendezvous::{Config, Master, Offer, Roster, meet};
 use trimwire_encoder::SealKey;
 
 const SECOND: u64 = 1_000_000_000;
@@ -23,16 +23,12 @@ struct Process {
 }
 
 impl Process {
-    fn meet(rank: u16, world: u16, generation: u32, config: &Config) -> Self {
+    fn meet(rank: u16, world: u16, config: &Config) -> Self {
         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let link = UdpLink::open(UdpConfig { data_sockets: 4, ..UdpConfig::new(own) }).expect("loopback");
-        let offer = Offer {
-            generation: Some(generation),
-            ..Offer::new(rank, world, link.local_address(), incarnation())
-        };
+        let offer = Offer::new(rank, world, link.local_address(), incarnation());
         let own = offer.incarnation;
         let agreed = meet(offer, config).expect("meets");
-        assert_eq!(agreed.generation, generation);
         Self::start(rank, own, agreed, link)
     }
 
@@ -102,10 +98,10 @@ fn three_of_four_ranks_meet_again_and_packets_of_the_generation_before_do_nothin
         let key = key.map(|bytes| SealKey::from_bytes(&bytes).expect("a key"));
         let config = Config {
             master: Master { host: "127.0.0.1".to_owned(), port },
-            security: Security { key, certificates: None },
+            key,
             timeout: Duration::from_secs(60),
         };
-        let mut first: Vec<Process> = on_threads(0..4, |rank| Process::meet(rank, 4, 1, &config));
+        let mut first: Vec<Process> = on_threads(0..4, |rank| Process::meet(rank, 4, &config));
         let sums = on_threads(&mut first, |rank| {
             rank.begin(0);
             rank.end()
@@ -114,7 +110,7 @@ fn three_of_four_ranks_meet_again_and_packets_of_the_generation_before_do_nothin
 
         // Rank 3 goes. The others start anew; their old endpoints do not know, and go on with the next operation.
         first.truncate(3);
-        let mut second: Vec<Process> = on_threads(0..3, |rank| Process::meet(rank, 3, 2, &config));
+        let mut second: Vec<Process> = on_threads(0..3, |rank| Process::meet(rank, 3, &config));
         for (old, new) in first.iter_mut().zip(&second) {
             assert_ne!(old.agreed.members, new.agreed.members);
             // They even know where the new ones listen.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises at the size of real jobs: messages of several map parts (one holds some 5,200 packets), and what reports and questions cost there.
+//! Promises at the size of real jobs: messages of several map parts (one holds some 5,200 packets),
+//! and what reports and questions cost there.
 
 use crate::network::{Datagram, Faults, Network, Random, address, encode_in, expectation, kind, layout};
 use trimwire_agent::endpoint::{Event, Expectation, Reliability};
 use trimwire_agent::transfer::TransferStats;
-use trimwire_agent::wire::cut_map::Detail;
+use trimwire_agent::wire::trim_map::Detail;
 use trimwire_agent::wire::{CONTROL_LEN_MAX, Identity, MapSource, Writer};
 use trimwire_encoder::Layout;
 use trimwire_encoder::wire::Kind;
@@ -55,13 +56,14 @@ fn deliver(packets: usize, faults: Faults, reliability: Reliability) -> Done {
     }
 }
 
-/// A cut may leave less than a plane: one packet in a hundred of those that are cut is as good as lost, and the bound allows most of them.
-const CUT: Faults = Faults { cut: 0.3, cut_to_at_least: 18, ..Faults::NONE };
+/// A trim may leave less than a plane: one packet in a hundred of those that are trimmed is as good
+/// as lost, and the bound allows most of them.
+const TRIMMED: Faults = Faults { trim: 0.3, trim_to_at_least: 18, ..Faults::NONE };
 
 #[test]
 fn a_message_of_many_map_parts_ends_though_packets_that_it_may_lack_are_missing_from_its_beginning_on() {
     for packets in [6_000, 40_000] {
-        let done = deliver(packets, CUT, Reliability::Bounded { loss: 0.01 });
+        let done = deliver(packets, TRIMMED, Reliability::Bounded { loss: 0.01 });
         assert!(done.received.missing > 0, "the bound is used: {:?}", done.received);
         // 174 bytes of a frame each.
         let wire_ns = packets as u64 * 174 * 8 / 10;
@@ -75,16 +77,17 @@ fn a_message_of_many_map_parts_ends_though_packets_that_it_may_lack_are_missing_
 }
 
 #[test]
-fn questions_and_reports_are_a_small_part_of_what_is_sent_whatever_the_size_and_the_cuts() {
+fn questions_and_reports_are_a_small_part_of_what_is_sent_whatever_the_size_and_the_trims() {
     for (faults, reliability) in [
         (Faults::NONE, Reliability::Bounded { loss: 0.01 }),
-        (CUT, Reliability::Bounded { loss: 0.01 }),
-        (CUT, Reliability::Full),
+        (TRIMMED, Reliability::Bounded { loss: 0.01 }),
+        (TRIMMED, Reliability::Full),
         (Faults { drop_data: 0.02, ..Faults::NONE }, Reliability::Full),
         (Faults { drop_data: 0.02, drop_control: 0.2, ..Faults::NONE }, Reliability::Bounded { loss: 0.05 }),
     ] {
         let done = deliver(30_000, faults, reliability);
-        // A report for 32 packets, one at the end of each row, as many again for what is repaired; and an answer has as many as the map has parts, of 2,600 packets where planes are told.
+        // A report for 32 packets, one at the end of each row, as many again for what is repaired;
+        // and an answer has as many as the map has parts, of 2,600 packets where planes are told.
         let parts = 30_000_usize.div_ceil(2_600);
         let most = done.data / 32 * 2 + 60 + done.questions * parts;
         assert!(done.reports < most, "{} reports of {} packets, {faults:?}", done.reports, done.data);
@@ -159,7 +162,8 @@ fn rows_do_not_wait_for_packets_that_their_sender_leaves_out() {
     assert!(rows.len() > 1_000 && late < 10, "{late} of {} rows came when everything had", rows.len());
 }
 
-/// A rank that says of everything that it does not come has as much believed as the bound allows, and nothing where every plane is wanted.
+/// A rank that says of everything that it does not come has as much believed as the bound allows,
+/// and nothing where every plane is wanted.
 #[test]
 fn a_sender_cannot_leave_out_more_than_the_bound_allows() {
     for (reliability, believed) in [(Reliability::Bounded { loss: 0.03 }, 15), (Reliability::Full, 0)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-agent perf` as launchers start it: by torchrun's environment, or by a file of hosts.
+//! `trimwire-agent perf` as launchers start it: by torchrun's environment.
 
 use crate::network::ports;
 use serde_json::Value;
@@ -82,26 +82,7 @@ fn ranks_meet_beside_torchruns_own_store() {
     let store = TcpListener::bind(("127.0.0.1", port)).expect("free");
     let torchrun = [("TORCHELASTIC_USE_AGENT_STORE", "True"), ("LOCAL_RANK", "0")];
     summed((0..2).map(|number| rank(number, 2, "127.0.0.1", port, SMALL, &torchrun)).collect());
-    let other = ports::free("127.0.0.1").to_string();
-    let elsewhere = [("TRIMWIRE_RENDEZVOUS_PORT", &*other)];
-    summed((0..2).map(|number| rank(number, 2, "127.0.0.1", port, SMALL, &elsewhere)).collect());
     drop(store);
-}
-
-#[test]
-fn ranks_meet_by_a_file_of_hosts() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("hosts");
-    std::fs::write(&file, "# this one\n127.0.0.1 slots=3 max_slots=4\n").expect("written");
-    let words = format!("{SMALL} --hosts {}", file.display());
-    let port = ports::free("127.0.0.1").to_string();
-    let slot = |slot: &str| start(&words, &[("LOCAL_RANK", slot), ("TRIMWIRE_RENDEZVOUS_PORT", &port)]);
-    summed(["0", "1", "2"].map(slot).into());
-    let (code, _, stderr) = finish(start(&words, &[]));
-    assert!(code == Some(3) && stderr.contains("'127.0.0.1' has 3 slots; LOCAL_RANK (0 to 2)"), "{stderr}");
-    std::fs::write(&file, "127.0.0.1\n127.0.0.2 slot=2\n").expect("written");
-    let (code, _, stderr) = finish(start(&words, &[]));
-    assert!(code == Some(3) && stderr.contains("hosts: line 2: 'slot=2' is not understood"), "{stderr}");
 }
 
 #[test]
@@ -115,9 +96,9 @@ fn what_keeps_ranks_apart_is_said_to_each() {
     assert!(code == Some(1) && stderr.contains(&nobody), "{stderr}");
     let other = rank(0, 2, "127.0.0.1", port, SMALL, &[]);
     let (code, _, stderr) = finish(rank(1, 2, "127.0.0.1", port, &format!("{SMALL} --planes 9"), &[]));
-    assert!(code == Some(1) && stderr.contains("rank 1 has planes 9, rank 0 has 10"), "{stderr}");
+    assert!(code == Some(3) && stderr.contains("--planes is 9 at rank 1 and 10 at rank 0"), "{stderr}");
     let (code, _, stderr) = finish(other);
-    assert!(code == Some(1) && stderr.contains("rank 1 has planes 9, rank 0 has 10"), "{stderr}");
+    assert!(code == Some(3) && stderr.contains("--planes is 10 at rank 0 and 9 at rank 1"), "{stderr}");
     let (code, _, stderr) = finish(start(SMALL, &[("RANK", "0"), ("WORLD_SIZE", "2")]));
     assert!(code == Some(3) && stderr.contains("MASTER_ADDR is not set"), "{stderr}");
     let (code, _, stderr) = finish(rank(2, 2, "127.0.0.1", port, SMALL, &[]));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A transfer's whole life: what it promises to others on the same endpoint, to strangers, and to whoever waits for it.
+//! A transfer's whole life: what it promises to others on the same endpoint, to strangers, and to
+//! whoever waits for it.
 
 use crate::network::{
     Datagram, Faults, LINE_BPS, Network, Random, address, encode, encode_in, expectation, kind, layout,
@@ -158,7 +159,8 @@ fn a_failure_on_one_side_is_known_on_the_other_within_a_round_trip_and_names_the
                 matches!(error, TransferError::Aborted { culprit: 3, reason: Reason::Stalled, .. }),
                 "{error}"
             );
-            // A sender goes on, and is told again; a receiver asks when it has heard nothing for a second.
+            // A sender goes on, and is told again; a receiver asks when it has heard nothing for a
+            // second.
             let most_ns = if lost { 1_100_000_000 } else { 10_000 };
             assert!(after_ns < most_ns, "after {after_ns} ns");
             assert!(network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
@@ -182,8 +184,8 @@ fn fewer_planes_on_purpose_are_no_congestion() {
             let [(1, Event::Received { stats, .. }), (0, Event::Sent { .. })] = &events[..] else {
                 panic!("{events:?}")
             };
-            assert_eq!((stats.full, stats.cut), (stats.packets, 0));
-            assert_eq!(network.endpoints[1].stats().cut_received, 0);
+            assert_eq!((stats.full, stats.trimmed), (stats.packets, 0));
+            assert_eq!(network.endpoints[1].stats().trimmed_received, 0);
             assert_eq!(network.endpoints[0].rate_bps(1), Some(LINE_BPS), "{rate:?}");
             assert!(network.endpoints[0].rtt_ns(1).is_some_and(|rtt_ns| (10_000..15_000).contains(&rtt_ns)));
         }
@@ -225,7 +227,8 @@ fn a_strangers_packets_of_the_right_job_rank_and_message_change_nothing() {
                         writer.stop(7, &stop, None).0,
                         writer.abort(7, Abort { reason: Reason::Lost, culprit: 1 }),
                     ];
-                    // A HELLO that does not name us is answered and not believed; one that does is of who knows us.
+                    // A HELLO that does not name us is answered and not believed; one that does is
+                    // of who knows us.
                     if identity.to != right.to || source != home {
                         payloads.extend([
                             writer.hello(false, &[40_000], &[]),
@@ -274,7 +277,8 @@ fn a_strangers_packets_of_the_right_job_rank_and_message_change_nothing() {
     assert!(outcome(true) == outcome(false));
 }
 
-/// A stranger who cannot read the network, but knows address, source ports, message numbers and layout: everything that DATA says, and no incarnation.
+/// A stranger who cannot read the network, but knows address, source ports, message numbers and
+/// layout: everything that DATA says, and no incarnation.
 #[test]
 fn data_of_a_stranger_who_does_not_know_the_incarnation_is_neither_summed_nor_kept() {
     const LENGTH: usize = 60_000;
@@ -351,7 +355,8 @@ fn losses_in_the_middle_are_repaired_long_before_the_last_packet_leaves() {
         for index in [sent[50].1, sent[51].1] {
             let repair = sent.iter().rfind(|(_, i)| *i == index).expect("sent twice").0;
             let round_trips = (repair - first) as f64 / 10_000.0;
-            // One to hear of it, what packets may overtake each other by, and an ACK of ten packets.
+            // One to hear of it, what packets may overtake each other by, and an ACK of ten
+            // packets.
             assert!((1.0..4.5).contains(&round_trips), "{paths} paths: {round_trips} round trips");
             assert!(repair + 100_000 < sent.last().expect("sent").0);
         }
@@ -455,7 +460,8 @@ fn a_receiver_that_asks_after_twenty_minutes_has_it_within_milliseconds() {
 
 #[test]
 fn a_pause_makes_no_timeouts_of_its_own_length() {
-    // The answers to what was asked before the pause come after it: round trips of nine seconds, and then losses.
+    // The answers to what was asked before the pause come after it: round trips of nine seconds,
+    // and then losses.
     let mut network = two(Reliability::Full);
     network.send(0, 1, 7, &Random(1).gradient(3_000));
     network.finish(1_500_000);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths of any MTU: packets fit what interfaces and paths carry, whatever the operation, and a path that shrinks is lived with.
+//! Paths of any MTU: packets fit what interfaces and paths carry, whatever the operation, and a
+//! path that shrinks is lived with.
 
 use crate::group::Group;
 use crate::network::{Faults, Network, Random};
@@ -194,11 +195,11 @@ fn a_path_that_shrinks_in_the_middle_of_an_operation_is_noticed_and_the_operatio
 #[test]
 fn answers_that_are_too_long_for_the_way_back_are_found_out_about_by_who_misses_them() {
     const LATE_NS: u64 = 25_000_000;
-    // Maps of what was cut at random, of as many packets as ten milliseconds hold, are long.
-    let (delay_ns, cut) = (5_000_000, 0.4);
+    // Maps of what was trimmed at random, of as many packets as ten milliseconds hold, are long.
+    let (delay_ns, trim) = (5_000_000, 0.4);
     let faults = Faults {
-        cut,
-        cut_to_at_least: 60,
+        trim,
+        trim_to_at_least: 60,
         data_delay_ns: delay_ns,
         control_delay_ns: delay_ns,
         ..Faults::NONE

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rate algorithms on one congested port, in virtual time. The table in docs/results/rate-algorithms.md is a snapshot of what they come to:
-//! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-agent --test it rate_algorithms::` writes it anew; the difference is for review.
+//! The rate algorithms on one congested port, in virtual time. The table in
+//! docs/results/rate-algorithms.md is a snapshot of what they come to: `TRIMWIRE_UPDATE_GOLDENS=1
+//! cargo test -p trimwire-agent --test it rate_algorithms::` writes it anew; the difference is for
+//! review.
 
 use crate::bottleneck;
 use crate::bottleneck::{Bottleneck, Figures, Flow, Port, Sample, Told, jain};
@@ -43,7 +45,7 @@ fn steady(port: Port, algorithm: RateConfig, flows: usize, seed: u64) -> Figures
 /// Share of the line that a flow's whole and trimmed packets took, by millisecond.
 fn share(samples: &[Sample], flow: usize, port: &Port) -> Vec<f64> {
     let line = MS as f64 * port.rate_bps as f64 / 8e9;
-    let packets = |sample: &Sample| f64::from(sample.flows[flow].whole + sample.flows[flow].cut);
+    let packets = |sample: &Sample| f64::from(sample.flows[flow].whole + sample.flows[flow].trimmed);
     samples.iter().map(|sample| packets(sample) * bottleneck::WHOLE as f64 / line).collect()
 }
 
@@ -72,7 +74,7 @@ fn a_trimming_port_stays_full_with_a_short_queue() {
     for flows in [2, 8, 32] {
         let timely = steady(Port::trimming(10 * G), timely(), flows, 1);
         assert!(timely.whole_share > 0.9, "{timely:?}");
-        assert!(timely.queue_p99_ns < 25_000 && timely.cut_share < 0.05, "{timely:?}");
+        assert!(timely.queue_p99_ns < 25_000 && timely.trimmed_share < 0.05, "{timely:?}");
         assert!(timely.loss < 1e-4);
     }
 }
@@ -262,7 +264,7 @@ fn table() -> String {
             figures.jain,
             f64::from(figures.queue_p50_ns) / 1e3,
             f64::from(figures.queue_p99_ns) / 1e3,
-            100.0 * figures.cut_share,
+            100.0 * figures.trimmed_share,
             100.0 * figures.loss,
             100.0 * start.loss
         );
@@ -309,7 +311,8 @@ fn when_a_burst_of_neighbours_who_answer_to_nothing_is_over_its_room_is_taken_wi
             let sum = |period: usize| shares.iter().map(|share| share[5 * period + phase]).sum::<f64>();
             (2..20).map(sum).sum::<f64>() / 18.0
         };
-        // By additions alone it was 0.77, 0.70 and 0.67 of the line in the first millisecond, and 0.87 to 0.89 in the second.
+        // By additions alone it was 0.77, 0.70 and 0.67 of the line in the first millisecond, and
+        // 0.87 to 0.89 in the second.
         assert!(mean(3) > 0.9 && mean(4) > 0.98, "{flows} flows: {:?}", [3, 4].map(mean));
     }
 }
@@ -344,7 +347,7 @@ fn at_a_port_in_the_fabric_what_receivers_tell_of_their_own_links_changes_little
         let figures = |told| steady(Port { told, ..Port::trimming(rate_bps) }, dctcp(), flows, 1);
         let (nothing, alone) = (figures(Told::Nothing), figures(Told::Alone));
         assert!(
-            alone.cut_share < nothing.cut_share + 0.1 && alone.loss == 0.0,
+            alone.trimmed_share < nothing.trimmed_share + 0.1 && alone.loss == 0.0,
             "{flows} flows: {nothing:?}, told to be alone {alone:?}"
         );
     }
@@ -356,7 +359,8 @@ struct Periods {
 }
 
 impl Periods {
-    /// Beside `neighbours` who send at line rate in the third millisecond of each five, whatever they hear.
+    /// Beside `neighbours` who send at line rate in the third millisecond of each five, whatever
+    /// they hear.
     fn beside(neighbours: u64, port: &Port, flows: usize) -> Self {
         let mut all = together(dctcp(), flows);
         for period in 0..20 {
@@ -391,14 +395,16 @@ fn a_burst_that_fills_the_trim_queue_too_starves_no_rank_once_it_is_over() {
         let port = Port { planned_bps, ..Port::trimming(10 * G) };
         let periods = Periods::beside(7, &port, flows);
         let figures: Vec<_> = (3..5).map(|phase| (periods.mean(phase), periods.least(phase))).collect();
-        // Half of the first millisecond is the burst's own queue. Before, additions had led nowhere when the next burst came: all flows together had 0.02 of the line at most, at any time.
+        // Half of the first millisecond is the burst's own queue. Before, additions had led nowhere
+        // when the next burst came: all flows together had 0.02 of the line at most, at any time.
         assert!(figures[1].0 > 0.6 && figures[1].1 > 0.4, "{flows} flows: {figures:?}");
     }
 }
 
 #[test]
 fn a_burst_that_fills_a_queue_that_drops_starves_nobody_once_it_is_over() {
-    // Neighbours who answer to nobody, on a port that drops. By additions alone flows had 0.01 to 0.08 of the line at most, at any time.
+    // Neighbours who answer to nobody, on a port that drops. By additions alone flows had 0.01 to
+    // 0.08 of the line at most, at any time.
     for rate_bps in [10 * G, 100 * G] {
         for neighbours in [2, 7] {
             for flows in [1, 2, 4] {
@@ -454,7 +460,8 @@ fn where_queues_drop_nobody_insists_on_a_plan_or_a_told_part() {
     let (without, with) = (figures(none), figures(Port { planned_bps: two_jobs, ..none }));
     assert_eq!(format!("{without:?}"), format!("{with:?}"));
     for told in [Told::Number, Told::Alone] {
-        // Insisting, flows that are told to be alone stay as unequal as they begin (Jain's index of eight: 0.2), and fill the queue.
+        // Insisting, flows that are told to be alone stay as unequal as they begin (Jain's index of
+        // eight: 0.2), and fill the queue.
         let told = figures(Port { told, ..none });
         assert!(told.jain > 0.95 && told.loss == 0.0 && told.queue_p99_ns < 100_000, "{told:?}");
     }

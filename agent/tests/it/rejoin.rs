@@ -114,7 +114,8 @@ fn a_rank_that_has_died_and_started_anew_sums_with_the_others_again() {
                 scope.spawn(move || {
                     assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
                     if rank == 2 {
-                        // When the others have their sum, too, it dies, and starts anew on the same port.
+                        // When the others have their sum, too, it dies, and starts anew on the same
+                        // port.
                         process.leave(SECOND / 20);
                         let links = open(addresses[2].port(), channels);
                         let mut process = Process::start(rank, links, addresses, sealed);
@@ -130,7 +131,8 @@ fn a_rank_that_has_died_and_started_anew_sums_with_the_others_again() {
                     let epoch = process.shrink();
                     assert_eq!((epoch.number, &epoch.members[..]), (1, &[0, 1][..]));
                     assert_eq!(process.sum().expect("of two"), vec![3.0; COORDINATES]);
-                    // As a training loop would: every rank says in its sum whether somebody knocks, and all hear it.
+                    // As a training loop would: every rank says in its sum whether somebody knocks,
+                    // and all hear it.
                     while knocked.load(Ordering::SeqCst) < 2 {
                         if process.knocks() {
                             knocked.fetch_add(1, Ordering::SeqCst);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What receivers tell of who sends to them: ranks from which messages are arriving, in every report.
+//! What receivers tell of who sends to them: ranks from which messages are arriving, in every
+//! report.
 
 use crate::network::{Faults, Network, Random, kind};
 use trimwire_agent::endpoint::Reliability;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Any sequence of sends, expectations, cancellations, pauses and restarts, between ranks whose network misbehaves and in which a stranger
-//! forges packets and repeats recorded ones: against a model that knows what every message holds.
+//! Any sequence of sends, expectations, cancellations, pauses and restarts, between ranks whose
+//! network misbehaves and in which a stranger forges packets and repeats recorded ones: against a
+//! model that knows what every message holds.
 
 use crate::network;
 use crate::network::{Datagram, Faults, JOB, Network, Random, address, config, expectation};
@@ -24,21 +25,23 @@ const ADVERSARY: Faults = Faults {
     jitter_ns: 100_000,
     drop_data: 0.4,
     drop_control: 0.4,
-    cut: 0.6,
-    cut_to_at_least: 200,
+    trim: 0.6,
+    trim_to_at_least: 200,
     duplicate: 0.3,
     ..Faults::NONE
 };
 
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
-/// Source ports of DATA, the same in all incarnations: tags tell those of sealed jobs apart, masks the others'.
+/// Source ports of DATA, the same in all incarnations: tags tell those of sealed jobs apart, masks
+/// the others'.
 const PORTS: std::ops::Range<u16> = 50_000..50_016;
 
 /// What somebody does.
 #[derive(Debug, Clone, Copy)]
 enum Op {
-    /// Begins a message: which ranks, how long, layer class, planes; the receiver expects it already if `expected`.
+    /// Begins a message: which ranks, how long, layer class, planes; the receiver expects it
+    /// already if `expected`.
     Send { pair: u8, length: u16, class: u8, planes: u8, expected: bool },
     /// Expects a message that is not expected yet.
     Expect(u8),
@@ -301,7 +304,8 @@ impl World {
                         "{} has not started anew since it was met",
                         peer
                     );
-                    // Of what was begun before this end heard of the restart, the other end may know nothing.
+                    // Of what was begun before this end heard of the restart, the other end may
+                    // know nothing.
                     out.into_iter().chain(inward).for_each(|at| self.entries[at].disturbed = true);
                 }
                 match (out, inward) {
@@ -320,7 +324,8 @@ impl World {
         Ok(())
     }
 
-    /// A row decodes, bit for bit, to what its sender's packets decode to when cut as these were.
+    /// A row decodes, bit for bit, to what its sender's packets decode to when trimmed as these
+    /// were.
     fn check_row(&self, at: usize, row: &RowReceiver) -> Result<(), TestCaseError> {
         let entry = &self.entries[at];
         let stream = StreamId::new(0, entry.from as u16).expect("fits");
@@ -344,9 +349,9 @@ impl World {
         let (mut got, mut expected) = (vec![0.0_f32; range.len()], vec![0.0_f32; range.len()]);
         row.decode_into(&mut got).expect("of its length");
         quiet.decode_into(&mut expected).expect("of its length");
-        let cut = |index| row.arrived(index) && row.coverage(index) < entry.planes;
-        if entry.layout.row_packets(row.row()).any(cut) {
-            // Of a plane that was cut in two the front is used, too.
+        let trimmed = |index| row.arrived(index) && row.coverage(index) < entry.planes;
+        if entry.layout.row_packets(row.row()).any(trimmed) {
+            // Of a plane that was trimmed in its middle the front is used, too.
             let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
             let alike = dot(&got, &expected) / (dot(&got, &got) * dot(&expected, &expected)).sqrt();
             prop_assert!(
@@ -361,7 +366,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether an endpoint may refuse this number: it, or a higher one that was retired, was used before.
+    /// Whether an endpoint may refuse this number: it, or a higher one that was retired, was used
+    /// before.
     fn may_refuse(&self, at: usize, rank: usize) -> bool {
         let entry = &self.entries[at];
         let before = |other: &Entry| (other.from, other.to, other.id) == (entry.from, entry.to, entry.id);
@@ -429,7 +435,8 @@ impl World {
         match op {
             Op::Send { pair, length, class, planes, expected } => {
                 let (from, to) = self.pair(pair);
-                // After a restart numbers begin anew, once the receiver has heard of it: before, they are the old ones.
+                // After a restart numbers begin anew, once the receiver has heard of it: before,
+                // they are the old ones.
                 let now = (self.incarnations[from], self.incarnations[to]);
                 let reborn = self.entries.iter().position(|old| {
                     let heard = old.incarnations.0 != now.0 && self.met.contains(&(to, from, now.1, now.0));
@@ -547,7 +554,8 @@ impl World {
                     .take(usize::from(count))
                     .map(|(.., datagram)| datagram.clone())
                     .collect();
-                // A HELLO of an incarnation that its receiver never met, and that echoes the receiver's, cannot be told from a restart.
+                // A HELLO of an incarnation that its receiver never met, and that echoes the
+                // receiver's, cannot be told from a restart.
                 let unmet = |datagram: &Datagram| {
                     let from = datagram
                         .payload
@@ -582,7 +590,8 @@ impl World {
         }
     }
 
-    /// Right job, rank and message; who knows the incarnations sends from elsewhere, who does not forges the source.
+    /// Right job, rank and message; who knows the incarnations sends from elsewhere, who does not
+    /// forges the source.
     fn forge(&mut self, pair: u8, message: u8, what: u8, knows: bool) {
         let (from, to) = self.pair(pair);
         let id = self.pick(message, |_, _| true).map_or(1, |at| self.entries[at].id);
@@ -644,7 +653,8 @@ impl World {
         let open = |side| matches!(side, Side::Live | Side::Waiting);
         for at in 0..self.entries.len() {
             let entry = &self.entries[at];
-            // Who waits for a message of which the other end knows nothing is told by its application alone.
+            // Who waits for a message of which the other end knows nothing is told by its
+            // application alone.
             let (s, r) = (open(entry.sender), open(entry.receiver));
             if !entry.disturbed && entry.sender != Side::Refused && entry.receiver != Side::Refused {
                 prop_assert_eq!((entry.sender, entry.receiver), (Side::Done, Side::Done), "{:?}", entry);

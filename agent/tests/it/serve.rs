@@ -19,8 +19,8 @@ const ADVERSARY: Faults = Faults {
     jitter_ns: 100_000,
     drop_data: 0.1,
     drop_control: 0.2,
-    cut: 0.3,
-    cut_to_at_least: 200,
+    trim: 0.3,
+    trim_to_at_least: 200,
     duplicate: 0.2,
     ..Faults::NONE
 };
@@ -28,25 +28,17 @@ const ADVERSARY: Faults = Faults {
 /// Runs to the end; servers take their own outcomes, workers' are given by rank.
 fn run(group: &mut Group, servers: &mut [(usize, Server)], until_ns: u64) -> Vec<(usize, Outcome)> {
     let mut results = Vec::new();
-    let communicators = std::cell::RefCell::new(&mut group.communicators);
-    group.network.run_with(
+    group.run_taken(
         until_ns,
-        |network, rank, event| {
-            let now_ns = network.now_ns;
-            communicators.borrow_mut()[rank].handle_event(now_ns, event, &mut network.endpoints[rank]);
-        },
-        |network, rank| {
-            let (now_ns, endpoint) = (network.now_ns, &mut network.endpoints[rank]);
-            let communicator = &mut communicators.borrow_mut()[rank];
-            let worked = communicator.work(now_ns, endpoint);
-            let Some(outcome) = communicator.poll_outcome(now_ns, endpoint) else { return worked };
-            match servers.iter_mut().find(|(server, _)| *server == rank) {
-                Some((_, server)) => {
-                    server.on_outcome(now_ns, outcome, communicator, endpoint).expect("goes on");
-                }
-                None => results.push((rank, outcome)),
+        |_, _, _| {},
+        |now_ns, rank, outcome, communicator, endpoint| match servers
+            .iter_mut()
+            .find(|(server, _)| *server == rank)
+        {
+            Some((_, server)) => {
+                server.on_outcome(now_ns, outcome, communicator, endpoint).expect("goes on");
             }
-            true
+            None => results.push((rank, outcome)),
         },
     );
     results

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs that go on when a rank dies, and when it comes back: communicators over the deterministic network, in virtual time.
+//! Jobs that go on when a rank dies, and when it comes back: communicators over the deterministic
+//! network, in virtual time.
 
 use crate::group::Group;
 use crate::network::{Faults, Network, config};
@@ -14,7 +15,8 @@ use trimwire_encoder::SealKey;
 const SECOND: u64 = 1_000_000_000;
 const COORDINATES: usize = 6_000;
 
-/// A job whose ranks contribute their own number (in the job) and one, so that a sum tells whose parts are in it.
+/// A job whose ranks contribute their own number (in the job) and one, so that a sum tells whose
+/// parts are in it.
 struct Job {
     group: Group,
     next: Vec<u32>,
@@ -306,7 +308,8 @@ fn a_second_rank_that_dies_while_the_others_agree_is_left_out_too() {
 fn what_is_under_way_at_others_is_void_as_soon_as_one_wants_another_epoch() {
     let mut job = Job::new(3, Faults::NONE, false);
     job.sums(&[0, 1, 2], &exact());
-    // Rank 0 does not take part in this one: without a word it would be waited for, for half an hour.
+    // Rank 0 does not take part in this one: without a word it would be waited for, for half an
+    // hour.
     job.begin(1, &exact()).expect("begins");
     job.begin(2, &exact()).expect("begins");
     job.run_for(SECOND / 10);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises where switches drop instead of cutting: of packets that are lost nobody hears, and a rank does not go on as if all were well.
+//! Promises where switches drop instead of trimming: of packets that are lost nobody hears, and a
+//! rank does not go on as if all were well.
 
 use crate::network::{Datagram, Faults, LINE_BPS, Network, Random, encode, expectation, kind, layout};
 use trimwire_agent::endpoint::{EndpointConfig, Event, Expectation, Outbound, Reliability};
@@ -119,7 +120,8 @@ fn again(network: &Network, which: std::ops::Range<u32>) -> Vec<u64> {
 
 #[test]
 fn a_repair_that_arrives_tells_of_losses_of_what_left_before_it() {
-    // One in the middle is lost, and the last half; what is sent for the first time goes before the repair.
+    // One in the middle is lost, and the last half; what is sent for the first time goes before the
+    // repair.
     let mut network = network(|_, datagram, before| {
         is_data(datagram) && before < 100 && (index(datagram) == 10 || index(datagram) >= 50)
     });
@@ -127,7 +129,8 @@ fn a_repair_that_arrives_tells_of_losses_of_what_left_before_it() {
     network.finish(10_000 * US);
     let (repair, tail) = (again(&network, 10..11), again(&network, 50..100));
     assert_eq!((repair.len(), tail.len()), (1, 50), "each once");
-    // A round trip after the repair, and the time for which its acknowledgement may be held back; the fifty take 56 us.
+    // A round trip after the repair, and the time for which its acknowledgement may be held back;
+    // the fifty take 56 us.
     assert!(tail[0] > repair[0] && tail[49] < repair[0] + 100 * US, "{repair:?} {tail:?}");
     assert!(times(&network, Kind::Probe).iter().all(|&at_ns| at_ns > tail[49]), "nobody had to ask");
 }
@@ -152,9 +155,10 @@ fn rate_and_losses(network: &Network) -> (u64, u64) {
 #[test]
 fn losses_that_are_found_out_later_do_not_slow_down_who_has_slowed_down_since() {
     let faults = Faults { data_delay_ns: 100 * US, control_delay_ns: 100 * US, ..Faults::NONE };
-    let law = RateConfig::Dctcp(DctcpConfig::default());
-    // Of 270 packets at line rate some in the middle are lost, which those behind tell, and the last forty.
-    let mut network = network_of(faults, law, |_, datagram, before| {
+    let algorithm = RateConfig::Dctcp(DctcpConfig::default());
+    // Of 270 packets at line rate some in the middle are lost, which those behind tell, and the
+    // last forty.
+    let mut network = network_of(faults, algorithm, |_, datagram, before| {
         is_data(datagram)
             && ((100..130).contains(&index(datagram)) && before < 270 || (230..270).contains(&before))
     });
@@ -174,7 +178,8 @@ fn losses_that_are_found_out_later_do_not_slow_down_who_has_slowed_down_since() 
     assert!(lost > 30 && all == 70, "{lost}, {all} losses");
 }
 
-/// Rank 0 sends to rank 1, which only receives; where `runs`, each knows from elsewhere that the other runs after twenty seconds.
+/// Rank 0 sends to rank 1, which only receives; where `runs`, each knows from elsewhere that the
+/// other runs after twenty seconds.
 fn never_met(runs: bool) -> Network {
     // What rank 1 sends is dropped, and it hears rank 0: a firewall lets one direction through.
     let mut network = network(|from, _, _| from == 1);

@@ -12,8 +12,8 @@ const ADVERSARY: Faults = Faults {
     jitter_ns: 100_000,
     drop_data: 0.3,
     drop_control: 0.3,
-    cut: 0.8,
-    cut_to_at_least: 200,
+    trim: 0.8,
+    trim_to_at_least: 200,
     duplicate: 0.3,
     ..Faults::NONE
 };
@@ -54,15 +54,15 @@ proptest! {
                 prop_assert_eq!(over(|path| path.bytes_sent), peer.stats.data_bytes_sent);
                 prop_assert_eq!(over(|path| path.lost), peer.stats.lost);
                 for path in &peer.paths {
-                    let PathStats { sent, arrived, cut, .. } = path.stats;
-                    prop_assert!(arrived <= sent && cut <= arrived, "{:?}", path);
+                    let PathStats { sent, arrived, trimmed, .. } = path.stats;
+                    prop_assert!(arrived <= sent && trimmed <= arrived, "{:?}", path);
                 }
                 let (peer_rank, other) = (peer.rank, usize::from(peer.rank));
                 let sent_here = pairs.contains(&(rank as u16, peer_rank));
                 prop_assert_eq!(peer.stats.data_sent > 0, sent_here);
                 // What one says arrived, as often as the network delivered or doubled it.
                 let there = network.endpoints[other].peer_stats(rank as u16).expect("a rank");
-                prop_assert!(peer.stats.cut <= peer.stats.arrived && peer.stats.arrived <= there.data_received);
+                prop_assert!(peer.stats.trimmed <= peer.stats.arrived && peer.stats.arrived <= there.data_received);
             }
         }
         for (rank, event) in events {
@@ -70,7 +70,7 @@ proptest! {
             let told = network.endpoints[rank].peer_stats(from).expect("a rank");
             prop_assert_eq!((told.messages_received, told.packets_delivered), (1, u64::from(stats.packets)));
             prop_assert_eq!(told.missing, u64::from(stats.missing));
-            prop_assert!(told.cut_received >= u64::from(stats.cut));
+            prop_assert!(told.trimmed_received >= u64::from(stats.trimmed));
         }
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs drawn from seeds, in virtual time; `cargo run --release -p trimwire-agent --example soak -- --cases 10000` runs many.
+//! Jobs drawn from seeds, in virtual time; `cargo run --release -p trimwire-agent --example soak --
+//! --cases 10000` runs many.
 
 use crate::job::{Case, Size, run};
 

@@ -17,7 +17,7 @@ const MANY: usize = 400;
 fn start(rank: usize, world: usize, port: u16, words: &str, key: Option<&str>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwire-agent"));
     command.env("RANK", rank.to_string()).env("WORLD_SIZE", world.to_string());
-    command.env("MASTER_ADDR", "127.0.0.1").env("TRIMWIRE_RENDEZVOUS_PORT", port.to_string());
+    command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
     command.env("TRIMWIRE_DEBUG", "info").args(words.split_whitespace());
     if let Some(key) = key {
         command.env("TRIMWIRE_SEAL_KEY", key);

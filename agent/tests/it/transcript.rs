@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reliable run, cut to the transcript of one that was not, gives the same bits.
+//! A reliable run, trimmed to the transcript of one that was not, gives the same bits.
 
 use crate::group::Group;
 use crate::network;
@@ -23,8 +23,8 @@ const ADVERSARY: Faults = Faults {
     jitter_ns: 100_000,
     drop_data: 0.2,
     drop_control: 0.2,
-    cut: 0.6,
-    cut_to_at_least: 200,
+    trim: 0.6,
+    trim_to_at_least: 200,
     duplicate: 0.2,
     ..Faults::NONE
 };
@@ -48,12 +48,13 @@ fn header(rank: usize, world: u16) -> Header {
     Header { job: 0, rank: rank as u16, world, seed: 7 }
 }
 
-/// A run of three operations, some at once: results by rank and operation, as bits, and each rank's transcript.
+/// A run of three operations, some at once: results by rank and operation, as bits, and each rank's
+/// transcript.
 struct Run {
     results: Vec<Vec<Vec<u32>>>,
     files: Vec<Vec<u8>>,
     missing: u64,
-    cut: u64,
+    trimmed: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -133,10 +134,10 @@ fn run(plan: &Plan, faults: Faults, seed: u64, transcripts: Option<&[Vec<u8>]>) 
     });
     assert!(group.is_quiet(), "something goes on");
     let mut results = vec![vec![Vec::new(); 4]; world];
-    let (mut missing, mut cut) = (0, 0);
+    let (mut missing, mut trimmed) = (0, 0);
     for (rank, outcome) in outcomes {
         missing += outcome.stats.missing;
-        cut += outcome.stats.cut;
+        trimmed += outcome.stats.trimmed;
         let number = outcome.number as usize;
         results[rank][number] = bits(outcome);
     }
@@ -145,7 +146,7 @@ fn run(plan: &Plan, faults: Faults, seed: u64, transcripts: Option<&[Vec<u8>]>) 
         assert!(written.error.is_none() && written.lost == 0, "{written:?}");
     }
     let files = files.iter().map(|file| file.0.lock().expect("no panic").clone()).collect();
-    Run { results, files, missing, cut }
+    Run { results, files, missing, trimmed }
 }
 
 fn messages(file: &[u8]) -> Vec<MessageRecord> {
@@ -194,7 +195,7 @@ proptest! {
     ) {
         let recorded = run(&plan, faults, seed, None);
         let replayed = run(&plan, others, !seed, Some(&recorded.files));
-        prop_assert_eq!(replayed.missing + replayed.cut, 0, "the replay is reliable");
+        prop_assert_eq!(replayed.missing + replayed.trimmed, 0, "the replay is reliable");
         for (rank, (was, is)) in recorded.results.iter().zip(&replayed.results).enumerate() {
             for (number, (was, is)) in was.iter().zip(is).enumerate() {
                 prop_assert!(was == is, "operation {} of rank {}", number, rank);
@@ -205,7 +206,8 @@ proptest! {
             prop_assert_eq!(was.len(), is.len());
             for (was, is) in was.iter().zip(&is) {
                 prop_assert_eq!((was.from, was.message, &was.shape), (is.from, is.message, &is.shape));
-                // A packet of which the header came is decoded like one whose planes were all cut off.
+                // A packet of which the header came is decoded like one whose planes were all
+                // trimmed.
                 prop_assert_eq!(&was.held, &is.held);
             }
         }
@@ -233,16 +235,17 @@ const PLAN: Plan = Plan {
     hosts: Vec::new(),
 };
 
-const LOSSY: Faults = Faults { drop_data: 0.05, cut: 0.4, duplicate: 0.1, jitter_ns: 20_000, ..Faults::NONE };
+const LOSSY: Faults =
+    Faults { drop_data: 0.05, trim: 0.4, duplicate: 0.1, jitter_ns: 20_000, ..Faults::NONE };
 
 #[test]
 fn a_transcript_counts_what_the_run_counted_and_without_it_the_bits_differ() {
     let recorded = run(&PLAN, LOSSY, 3, None);
-    assert!(recorded.cut > 0 && recorded.missing > 0, "{} {}", recorded.cut, recorded.missing);
+    assert!(recorded.trimmed > 0 && recorded.missing > 0, "{} {}", recorded.trimmed, recorded.missing);
     let held: Vec<Held> =
         recorded.files.iter().flat_map(|file| messages(file)).flat_map(|message| message.held).collect();
     let missing = held.iter().filter(|held| matches!(held, Held::Missing | Held::Part(_)));
-    assert_eq!(missing.count() as u64, recorded.missing + recorded.cut);
+    assert_eq!(missing.count() as u64, recorded.missing + recorded.trimmed);
     for message in recorded.files.iter().flat_map(|file| messages(file)) {
         assert!(message.delivered && message.planes().expect("a layout").len() == message.held.len());
         assert!(message.first_ns <= message.last_ns && message.last_ns <= Some(message.duration_ns));
@@ -292,7 +295,7 @@ fn what_cannot_be_replayed_is_named() {
     assert!(lossy.to_string().contains("reliable"), "{lossy}");
 
     // Its writer was killed after the first records.
-    let short: Vec<Vec<u8>> = files.iter().map(|file| file[..60].to_vec()).collect();
+    let short: Vec<Vec<u8>> = files.iter().map(|file| file[..130].to_vec()).collect();
     let missing = error(&PLAN, Faults::NONE, &short, Reliability::Full).to_string();
     assert!(missing.contains("lacks shard") && missing.contains("middle of a record"), "{missing}");
     let mut reader = Reader::new(&short[0][..]).expect("a transcript");
@@ -359,7 +362,7 @@ fn failed_operation() -> OperationRecord {
 fn a_reader_written_after_the_documentation_reads_the_same() {
     let mut plan = PLAN;
     plan.options.replicas = Replicas::Consistent;
-    let few = Faults { cut_to_at_least: 250, drop_data: 0.01, ..LOSSY };
+    let few = Faults { trim_to_at_least: 250, drop_data: 0.01, ..LOSSY };
     for (plan, faults) in [(PLAN, LOSSY), (PLAN, few), (plan, LOSSY), (PLAN, Faults::NONE)] {
         let recorded = run(&plan, faults, 4, None);
         let path = std::env::temp_dir().join(format!("trimwire-transcript-{}", std::process::id()));
@@ -384,16 +387,16 @@ fn a_reader_written_after_the_documentation_reads_the_same() {
             match record {
                 Record::Message(message) => {
                     let value = |held: &Held| match held {
-                        Held::Whole => 0,
-                        Held::Missing => 1,
-                        Held::Part(bytes) => 2 + u64::from(*bytes),
+                        Held::Whole => Some(-1),
+                        Held::Missing => None,
+                        Held::Part(bytes) => Some(i32::from(*bytes)),
                     };
                     let is = messages.next().expect("as many messages");
-                    let held: Vec<u64> = message.held.iter().map(value).collect();
+                    let held: Vec<Option<i32>> = message.held.iter().map(value).collect();
                     assert_eq!(is["held"], serde_json::json!(held));
                     assert_eq!(is["message"], message.message);
                     assert_eq!(is["last_ns"], serde_json::json!(message.last_ns));
-                    assert_eq!(is["tensors"][0][0], message.shape.coordinates());
+                    assert_eq!(is["shape"]["tensors"][0][0], message.shape.coordinates());
                 }
                 Record::Map(map) => {
                     let is = maps.next().expect("as many maps");

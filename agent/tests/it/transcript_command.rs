@@ -42,17 +42,12 @@ impl Drop for Folder {
     }
 }
 
-/// A place in the body of the record in a transcript's middle: behind the header of 28 bytes, each has a length and a check of four bytes.
+/// A place in the compressed line of a record in a transcript's second half.
 fn inside_a_record(bytes: &[u8]) -> usize {
-    let mut at = 28;
-    loop {
-        let length = u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
-        let next = at + 8 + length;
-        if next >= bytes.len() / 2 && length > 0 {
-            return at + 8;
-        }
-        at = next;
-    }
+    const GZIP_HEADER: usize = 10;
+    let behind = &bytes[bytes.len() / 2..];
+    let begins = behind.windows(3).position(|three| three == [0x1f, 0x8b, 8]).expect("a record begins");
+    bytes.len() / 2 + begins + GZIP_HEADER + 4
 }
 
 /// Two ranks' reports, and their exit codes and complaints.
@@ -79,7 +74,7 @@ fn trimmed_share(report: &Value) -> f64 {
     rows.iter().map(|row| of(row, "trimmed_share") * of(row, "packets")).sum::<f64>() / packets
 }
 
-/// Packets of Ethernet's length, or loopback would have hardly any to cut.
+/// Packets of Ethernet's length, or loopback would have hardly any to trim.
 const SIZES: &str = "-b 64K -e 256K -n 2 --bitrate 400M --seed 5 --mtu 1500";
 const LOSSY: &str = "--faults drop=0.004,truncate=0.2,duplicate=0.02,reorder=0.05";
 
@@ -95,8 +90,8 @@ fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {
             assert!(trimmed_share(report) > 0.1, "{report}");
             assert_eq!(report["recorded"]["lost"], 0, "{report}");
             let bytes = report["recorded"]["bytes_per_packet"].as_f64();
-            // Every length is another one here: nine bits or so each, and a table of them.
-            assert!(bytes.is_some_and(|bytes| bytes < 4.0), "{report}");
+            // Messages of 19 packets or more, each with a record of less than 300 bytes.
+            assert!(bytes.is_some_and(|bytes| bytes < 20.0), "{report}");
         }
         let replay = format!("{SIZES} {replicas} --reliable --replay {run} --record {again}");
         let replayed = pair(&replay);
@@ -189,7 +184,7 @@ fn a_run_that_is_killed_leaves_a_transcript_that_can_be_read() {
     );
     let words = format!("{peers} -b 64K -e 64K -n 10000 --record {run} {LOSSY}");
     let mut ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {words}")));
-    let recorded = || std::fs::metadata(format!("{run}.0")).is_ok_and(|file| file.len() > 2_000);
+    let recorded = || std::fs::metadata(format!("{run}.0")).is_ok_and(|file| file.len() > 8_000);
     for _ in 0..12_000 {
         if recorded() {
             break;
@@ -228,7 +223,8 @@ fn a_full_disk_costs_the_transcript_and_not_the_sum() {
     assert!(code == Some(3) && stderr.contains("cannot record to") && stderr.contains("no/such"), "{stderr}");
 }
 
-/// Two workers' reports and a server's, with exit codes and complaints. What is said to `serve` need not be what is said to the workers.
+/// Two workers' reports and a server's, with exit codes and complaints. What is said to `serve`
+/// need not be what is said to the workers.
 fn with_server(worker: &str, server: &str) -> [(Option<i32>, Value, String); 3] {
     let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
     let peers =
@@ -259,7 +255,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         assert!(trimmed_share(worker) > 0.1, "{worker}");
         // Two sizes, one warm-up and two measured of each.
         assert_eq!(server["operations"], 6, "{server}");
-        assert!(server["trimmed"].as_u64() > Some(100), "what comes to the server is cut, too: {server}");
+        assert!(server["trimmed"].as_u64() > Some(100), "what comes to the server is trimmed, too: {server}");
         assert_eq!(server["recorded"][0]["lost"], 0, "{server}");
 
         let again = with_server(
@@ -336,7 +332,7 @@ fn a_server_keeps_the_transcript_of_a_job_that_failed_beside_that_of_the_next() 
         [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {words}")))
     };
     let [first, mut second] = job("-n 10000 --timeout 6s");
-    let recorded = || std::fs::metadata(format!("{run}.2")).is_ok_and(|file| file.len() > 2_000);
+    let recorded = || std::fs::metadata(format!("{run}.2")).is_ok_and(|file| file.len() > 8_000);
     for _ in 0..12_000 {
         if recorded() {
             break;

@@ -20,8 +20,8 @@ const ADVERSARY: Faults = Faults {
     jitter_ns: 300_000,
     drop_data: 0.7,
     drop_control: 0.6,
-    cut: 0.9,
-    cut_to_at_least: 200,
+    trim: 0.9,
+    trim_to_at_least: 200,
     duplicate: 0.4,
     ..Faults::NONE
 };
@@ -73,7 +73,8 @@ fn deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Delivered {
     try_deliver(network, gradient, planes).expect("delivered")
 }
 
-/// Nine packets in ten are cut to less than a plane and half are dropped: ten seconds may pass without one that gets through.
+/// Nine packets in ten are trimmed to less than a plane and half are dropped: ten seconds may pass
+/// without one that gets through.
 #[test]
 fn a_network_that_lets_one_packet_in_twenty_through_delivers_all_of_them() {
     let faults = Faults {
@@ -82,8 +83,8 @@ fn a_network_that_lets_one_packet_in_twenty_through_delivers_all_of_them() {
         jitter_ns: 127_356,
         drop_data: 0.499_745_504_602_164_66,
         drop_control: 0.523_218_888_421_240_9,
-        cut: 0.890_474_277_703_258,
-        cut_to_at_least: 10,
+        trim: 0.890_474_277_703_258,
+        trim_to_at_least: 10,
         duplicate: 0.231_338_813_331_667_8,
         ..Faults::NONE
     };
@@ -105,9 +106,10 @@ proptest! {
         let Delivered { rows, received, .. } = try_deliver(&mut network, &gradient, planes)?;
         let packets = layout(length).packets();
         prop_assert_eq!(received.packets as usize, packets);
-        prop_assert_eq!(received.full + received.cut + received.missing, received.packets);
+        prop_assert_eq!(received.full + received.trimmed + received.missing, received.packets);
         prop_assert!(f64::from(received.missing) <= f64::from(loss) * packets as f64);
-        // Against what the network knows to have delivered: a packet with less than one plane counts as missing.
+        // Against what the network knows to have delivered: a packet with less than one plane
+        // counts as missing.
         let best = &network.delivered[&(0, 1, MESSAGE)];
         let range = |index| layout(length).packet_range(index).len();
         let there = (0..packets).filter(|&i| best.get(&(i as u32)).is_some_and(|&b| b >= HEADER_LEN + range(i) / 8)).count();
@@ -122,7 +124,7 @@ proptest! {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
         let gradient = Random(seed).gradient(length);
         let Delivered { rows, received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
-        prop_assert_eq!((received.full, received.cut, received.missing), (received.packets, 0, 0));
+        prop_assert_eq!((received.full, received.trimmed, received.missing), (received.packets, 0, 0));
         let out = rows.decode(&layout(length));
         prop_assert!(nmse(&out, &gradient) < 1e-12, "{}", nmse(&out, &gradient));
     }
@@ -210,7 +212,8 @@ fn nothing_is_repaired_when_nothing_is_lost_even_if_control_overtakes_data() {
 
 #[test]
 fn a_long_way_is_waited_for_and_not_taken_for_losses() {
-    // Half a second there and back, five times what questions are repeated after at most on short ways.
+    // Half a second there and back, five times what questions are repeated after at most on short
+    // ways.
     let far = Faults { data_delay_ns: 250_000_000, control_delay_ns: 250_000_000, ..Faults::NONE };
     let mut network = Network::new(2, far, 1, Reliability::Full);
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), PLANES);
@@ -225,7 +228,8 @@ fn a_long_way_is_waited_for_and_not_taken_for_losses() {
 
 #[test]
 fn a_queue_that_holds_data_up_for_long_is_waited_for() {
-    // As of a slow switch: control is served first, whole packets stand in a queue. The first ones cannot be told from lost ones, as no round trip is known.
+    // As of a slow switch: control is served first, whole packets stand in a queue. The first ones
+    // cannot be told from lost ones, as no round trip is known.
     let slow = Faults { data_delay_ns: 300_000_000, control_delay_ns: 2_000_000, ..Faults::NONE };
     let mut network = Network::with(2, slow, 1, |config| {
         config.reliability = Reliability::Full;
@@ -276,7 +280,8 @@ fn order_shows_a_loss_before_the_timeout_even_if_the_round_trip_was_not_known_wh
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 3);
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(12_288), PLANES);
     assert_eq!((sent.repaired, received.full), (1, received.packets));
-    // 30 packets, sent within 31 µs; 9/8 of a round trip of 105 µs to see the loss, and 105 µs to mend it.
+    // 30 packets, sent within 31 µs; 9/8 of a round trip of 105 µs to see the loss, and 105 µs to
+    // mend it.
     assert!(received.duration_ns < 31_000 + 120_000 + 20_000 + 105_000, "took {} ns", received.duration_ns);
 }
 
@@ -297,7 +302,7 @@ fn late_data_of_a_finished_message_brings_another_stop() {
     assert!(receiver.poll_transmit(now_ns + SECOND).is_none() && receiver.poll_event().is_none());
 }
 
-/// The longest time that a queue which cuts takes: four trim delays.
+/// The longest time that a queue which trims takes: four trim delays.
 const QUEUES_NS: u64 = 80_000;
 
 #[test]
@@ -310,8 +315,8 @@ fn a_lost_tail_is_repaired_after_the_measured_round_trip_and_the_longest_queue_n
 }
 
 #[test]
-fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
-    let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
+fn only_the_missing_planes_of_a_trimmed_packet_are_repaired() {
+    let faults = Faults { trim: 1.0, trim_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
     let mut network = Network::new(2, faults, 3, Reliability::Full);
     network.keep_log = true;
     deliver(&mut network, &Random(3).gradient(20_000), PLANES);
@@ -327,25 +332,25 @@ fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
 }
 
 #[test]
-fn cut_packets_count_as_delivered_and_are_not_repaired() {
-    let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
+fn trimmed_packets_count_as_delivered_and_are_not_repaired() {
+    let faults = Faults { trim: 1.0, trim_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
     let mut network = Network::new(2, faults, 3, Reliability::Bounded { loss: 0.0 });
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(20_000), PLANES);
     assert_eq!((sent.repaired, received.missing), (0, 0));
-    assert!(received.cut > received.packets * 9 / 10);
+    assert!(received.trimmed > received.packets * 9 / 10);
 }
 
 #[test]
-fn cuts_on_the_last_hop_are_cuts_and_counted_apart() {
+fn trims_on_the_last_hop_are_trims_and_counted_apart() {
     for (trimmed_dscp, last_hop) in [(35, false), (43, true)] {
         let faults =
-            Faults { cut: 0.5, cut_to_at_least: HEADER_LEN + PLANE_BYTES, trimmed_dscp, ..Faults::NONE };
+            Faults { trim: 0.5, trim_to_at_least: HEADER_LEN + PLANE_BYTES, trimmed_dscp, ..Faults::NONE };
         let mut network = Network::new(2, faults, 3, Reliability::Bounded { loss: 0.0 });
         let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), PLANES);
         assert_eq!((sent.repaired, received.missing), (0, 0));
         let stats = network.endpoints[1].stats();
-        assert!(received.cut > 20 && stats.cut_received >= u64::from(received.cut), "{stats:?}");
-        assert_eq!(stats.cut_last_hop_received, if last_hop { stats.cut_received } else { 0 });
+        assert!(received.trimmed > 20 && stats.trimmed_received >= u64::from(received.trimmed), "{stats:?}");
+        assert_eq!(stats.trimmed_last_hop_received, if last_hop { stats.trimmed_received } else { 0 });
     }
 }
 
@@ -511,7 +516,7 @@ fn packets_carry_dscp_ecn_and_a_source_port_each() {
 }
 
 #[test]
-fn rate_laws_hear_of_delay_and_of_cuts() {
+fn rate_laws_hear_of_delay_and_of_trims() {
     use trimwire_agent::rate::{RateConfig, TimelyConfig};
     let rate = |rate: RateConfig, faults: Faults| {
         let mut network = Network::with(2, faults, 3, |config| config.rate = rate);
@@ -526,8 +531,8 @@ fn rate_laws_hear_of_delay_and_of_cuts() {
         TimelyConfig { t_low_ns: Some(25_000), t_high_ns: Some(50_000), ..TimelyConfig::default() };
     assert!(rate(RateConfig::Timely(explicit), long_route) < LINE_BPS / 2);
     assert!(
-        rate(timely, Faults { cut: 1.0, cut_to_at_least: 100, ..Faults::NONE }) < LINE_BPS / 2,
-        "all cut"
+        rate(timely, Faults { trim: 1.0, trim_to_at_least: 100, ..Faults::NONE }) < LINE_BPS / 2,
+        "all trimmed"
     );
 }
 
@@ -567,7 +572,8 @@ fn a_sender_that_wants_an_agreement_with_a_receiver_that_does_not_says_so() {
     );
 }
 
-/// Of messages that differ in length by whole packets the front of the longer one would pass for the shorter one.
+/// Of messages that differ in length by whole packets the front of the longer one would pass for
+/// the shorter one.
 #[test]
 fn ranks_that_see_different_messages_under_one_number_both_say_so_at_once() {
     let classed = |length| layout(length).with_layer_class(1).expect("valid");
@@ -624,7 +630,8 @@ fn wrong_ranks_and_messages_are_refused_by_name() {
     );
 }
 
-/// The receiver has everything and waits for the precision to decode at; its sender, waiting for other receivers, gives up, and says so once in vain.
+/// The receiver has everything and waits for the precision to decode at; its sender, waiting for
+/// other receivers, gives up, and says so once in vain.
 #[test]
 fn who_waits_for_an_agreement_hears_of_its_end_even_if_the_first_word_of_it_is_lost() {
     for reported in [false, true] {
@@ -680,7 +687,8 @@ fn seconds_to_one_of(others: u16, messages: u32) -> f64 {
 
 #[test]
 fn one_peer_of_many_is_sent_as_much_as_its_path_holds() {
-    // Of 63 others each has an eighth of a megabyte of the window, and the path holds four times that.
+    // Of 63 others each has an eighth of a megabyte of the window, and the path holds four times
+    // that.
     let (alone, of_many) = (seconds_to_one_of(1, 1), seconds_to_one_of(63, 1));
     assert!(of_many < 1.2 * alone, "{of_many} s, and {alone} s where there is no other");
 }
@@ -691,7 +699,8 @@ fn the_next_message_to_one_peer_of_many_begins_while_the_one_before_is_on_its_wa
     assert!(four < 1.2 * one, "{four} s, and {one} s in one message");
 }
 
-/// Barriers and the shards of small tensors are messages of one packet: their round trips are all that tells how long a lost one is to be waited for.
+/// Barriers and the shards of small tensors are messages of one packet: their round trips are all
+/// that tells how long a lost one is to be waited for.
 #[test]
 fn messages_of_one_packet_measure_the_round_trip_of_data() {
     let faults = Faults { drop_data: 0.2, drop_control: 0.1, ..Faults::NONE };
@@ -703,7 +712,8 @@ fn messages_of_one_packet_measure_the_round_trip_of_data() {
     assert!(network.now_ns < SECOND, "{} ns", network.now_ns);
 }
 
-/// The STOP with the map is lost, and its sender stands still for so long that the receiver asks whether it is alive.
+/// The STOP with the map is lost, and its sender stands still for so long that the receiver asks
+/// whether it is alive.
 #[test]
 fn a_sender_that_stood_still_is_told_the_map_again() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);

@@ -52,7 +52,8 @@ pub(super) struct Run {
     pub parameters: usize,
     /// Frames handed from node to node while this run was simulated.
     pub packet_hops: u64,
-    /// Packets by counter of the P4 program, over all ports and queues, as the controller read them at the end.
+    /// Packets by counter of the P4 program, over all ports and queues, as the controller read them
+    /// at the end.
     pub switch_counters: std::collections::BTreeMap<String, i64>,
     /// Curves for the report.
     #[serde(skip)]

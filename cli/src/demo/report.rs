@@ -16,7 +16,10 @@ const MEANINGS: [(&str, &str); 12] = [
         "trim-paper",
         "run beside the same bursts; the switch trims to the sign plane; the HotNets'24 paper's decoder",
     ),
-    ("trim", "run beside the same bursts; the switch trims as --policy says; the unbiased decoder"),
+    (
+        "trim",
+        "run beside the same bursts; the switch trims to eight planes, then to the sign plane; the unbiased decoder",
+    ),
     ("final accuracy", "held-out images classified rightly after the last step"),
     ("time to baseline", "virtual time until the accuracy first reached the idle run's last one"),
     ("all-reduce p50, p99", "over the steps, the time until the slowest rank had its sum"),

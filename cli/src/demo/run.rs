@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One scenario from an unconfigured switch to its figures.
 
-use super::options::{Options, Replicas};
+use super::options::Options;
 use super::outcome::{Curves, Run, quantile};
 use super::scenario::Scenario;
 use crate::training::digits::Digits;
@@ -20,6 +20,10 @@ use trimwire_fabric::cluster::{Cluster, ClusterConfig};
 use trimwire_fabric::cross_traffic::CrossTraffic;
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig, server};
 
+/// Speed of every link, bit/s.
+pub(super) const LINK_BPS: u64 = 10_000_000_000;
+/// Virtual time that a rank computes before each all-reduce.
+const COMPUTE_NS: u64 = 500_000;
 /// UDP port of the agents.
 const UDP_PORT: u16 = 9217;
 /// Propagation delay of a link: a hundred metres of fibre and two transceivers.
@@ -27,12 +31,13 @@ const DELAY_NS: u64 = 1_000;
 /// Mean burst and mean silence of the neighbours: a fifth of the time is congested.
 const BURST_NS: u64 = 200_000;
 const GAP_NS: u64 = 800_000;
-/// DSCP of the neighbours' packets: the droppable code point of the same queue as the gradients', so that strict
-/// priority saves neither from the other. ECT: they are as important as anybody's.
+/// DSCP of the neighbours' packets: the droppable code point of the same queue as the gradients',
+/// so that strict priority saves neither from the other. ECT: they are as important as anybody's.
 const CROSS_TOS: u8 = 19 << 2 | 0b10;
 /// A 1500-byte IP packet.
 const CROSS_PAYLOAD: u16 = 1472;
-/// Bytes that a queue of the switch can hold beyond the policy's `drop_at`: the P4 program is to decide, not the buffer.
+/// Bytes that a queue of the switch can hold beyond the policy's `drop_at`: the P4 program is to
+/// decide, not the buffer.
 const QUEUE_LIMIT: u64 = 16 << 20;
 /// Accuracy is measured every so many steps.
 const EVALUATE_EVERY: u32 = 5;
@@ -43,7 +48,7 @@ const OCCUPANCY_SHOWN_NS: u64 = 10_000_000;
 pub(super) fn cluster_config(scenario: Scenario, options: &Options) -> ClusterConfig {
     ClusterConfig {
         workers: options.workers,
-        link_bps: options.link_speed,
+        link_bps: LINK_BPS,
         delay_ns: DELAY_NS,
         cross_groups: options.workers.div_ceil(4),
         cross_per_group: options.congestion - 1,
@@ -58,19 +63,20 @@ pub(super) fn cluster_config(scenario: Scenario, options: &Options) -> ClusterCo
     }
 }
 
-/// Runs a scenario; `step_done` is called after every training step. The time to the baseline's accuracy is left open.
+/// Runs a scenario; `step_done` is called after every training step. The time to the baseline's
+/// accuracy is left open.
 pub(super) fn run(scenario: Scenario, options: &Options, step_done: impl Fn()) -> Result<Run> {
     let config = cluster_config(scenario, options);
     let switch = switch(&config, options);
     let server = server::serve(switch.clone(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .context("the simulated switch's P4Runtime server does not start")?;
-    let fabric = configure(scenario, options, &config, server.local_addr())?;
+    let fabric = configure(scenario, &config, server.local_addr())?;
 
     let mut cluster = Cluster::new(&config, switch, UDP_PORT, |rank| rank_config(scenario, options, rank))?;
     let mut job = Job::new(Hyper::default(), Digits::load()?, usize::from(options.workers), options.seed);
     let mut totals = Totals::default();
     for step in 0..options.steps {
-        cluster.run_until(cluster.now_ns() + options.compute * 1_000);
+        cluster.run_until(cluster.now_ns() + COMPUTE_NS);
         let gradients = job.gradients();
         let exact = exact_sum(&gradients);
         let start_ns = cluster.now_ns();
@@ -92,7 +98,7 @@ pub(super) fn run(scenario: Scenario, options: &Options, step_done: impl Fn()) -
 }
 
 fn switch(config: &ClusterConfig, options: &Options) -> SharedSwitch {
-    let line = PortConfig { rate_bps: options.link_speed, queue_limit_bytes: QUEUE_LIMIT };
+    let line = PortConfig { rate_bps: LINK_BPS, queue_limit_bytes: QUEUE_LIMIT };
     let ports = (1..=config.workers + config.cross_senders()).map(|port| (port, line)).collect();
     let switch =
         Switch::new(SwitchConfig { device_id: 1, ports, seed: options.seed, ..SwitchConfig::default() });
@@ -100,13 +106,8 @@ fn switch(config: &ClusterConfig, options: &Options) -> SharedSwitch {
 }
 
 /// Has the controller bring the switch up, over gRPC.
-fn configure(
-    scenario: Scenario,
-    options: &Options,
-    config: &ClusterConfig,
-    address: SocketAddr,
-) -> Result<Fabric> {
-    let yaml = scenario.fabric_yaml(options, config, address);
+fn configure(scenario: Scenario, config: &ClusterConfig, address: SocketAddr) -> Result<Fabric> {
+    let yaml = scenario.fabric_yaml(config, address);
     let fabric = Fabric::from_yaml(&yaml, &format!("{}.yaml", scenario.name()))?;
     let report = apply_blocking(&fabric, &Artifacts::embedded()?, &controller::Options::default())?;
     ensure!(report.is_ok(), "the controller could not bring the fabric up:\n{report}");
@@ -135,7 +136,8 @@ fn rank_config(
     rank: u16,
 ) -> (EndpointConfig, CommunicatorConfig, collective::Options) {
     let (reliability, traffic) = if scenario.trims() {
-        // No packet may be missing in the end: what is lost in a full trim queue is repaired, what is trimmed is not.
+        // No packet may be missing in the end: what is lost in a full trim queue is repaired, what
+        // is trimmed is not.
         (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)
     } else {
         (Reliability::Full, Traffic::Droppable)
@@ -144,16 +146,12 @@ fn rank_config(
         reliability,
         traffic,
         seed: options.seed,
-        ..EndpointConfig::new(rank, options.workers, options.link_speed)
+        ..EndpointConfig::new(rank, options.workers, LINK_BPS)
     };
     let communicator =
         CommunicatorConfig { job_seed: options.seed, ..CommunicatorConfig::new(rank, options.workers) };
     let all_reduce = collective::Options {
         decoding: if scenario == Scenario::TrimPaper { Decoding::Paper } else { Decoding::Unbiased },
-        replicas: match options.replicas {
-            Replicas::Consistent if scenario == Scenario::Trim => collective::Replicas::Consistent,
-            _ => collective::Replicas::Free,
-        },
         ..collective::Options::default()
     };
     (endpoint, communicator, all_reduce)
@@ -184,7 +182,7 @@ impl Totals {
             seconds_to_baseline_accuracy: None,
             allreduce_p50_s: quantile(&self.curves.allreduce_s, 0.5),
             allreduce_p99_s: quantile(&self.curves.allreduce_s, 0.99),
-            trimmed_share: share(stats.cut_received),
+            trimmed_share: share(stats.trimmed_received),
             dropped_share: share(stats.data_sent.saturating_sub(stats.data_received)),
             repaired_share: share(stats.repairs_sent),
             nmse: self.nmse / self.samples.max(1) as f64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The four runs of the demo, and the fabric file that the controller gets for each.
 
-use super::options::{Options, Policy};
+use super::run::LINK_BPS;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use trimwire_fabric::cluster::ClusterConfig;
@@ -15,7 +15,7 @@ pub(super) enum Scenario {
     Repair,
     /// Congested; the switch trims to the sign plane, the paper's decoder.
     TrimPaper,
-    /// Congested; the switch trims as `--policy` says, λ-unbiased decoding.
+    /// Congested; the switch trims to eight planes, then to the sign plane; λ-unbiased decoding.
     Trim,
 }
 
@@ -43,20 +43,11 @@ impl Scenario {
         matches!(self, Self::TrimPaper | Self::Trim)
     }
 
-    fn policy(self, options: &Options) -> Policy {
-        if self == Self::TrimPaper { Policy::Deep } else { options.policy }
-    }
-
     /// The fabric file: one switch at `address`, the ranks, the neighbours, and the queue policy.
     ///
-    /// Buffers are shallow, as a commodity switch's share for one queue is: 120 µs of line rate before
-    /// everything is dropped.
-    pub(super) fn fabric_yaml(
-        self,
-        options: &Options,
-        cluster: &ClusterConfig,
-        address: SocketAddr,
-    ) -> String {
+    /// Buffers are shallow, as a commodity switch's share for one queue is: 120 µs of line rate
+    /// before everything is dropped.
+    pub(super) fn fabric_yaml(self, cluster: &ClusterConfig, address: SocketAddr) -> String {
         let mut yaml = format!(
             "# {} run of the demo\nversion: 1\nswitches:\n  s1:\n    address: {address}\n    device_id: 1\n    target: trimwire\nhosts:\n",
             self.name()
@@ -71,28 +62,26 @@ impl Scenario {
             let _ = writeln!(
                 links,
                 "  - {{ a: {name}, b: \"s1:{port}\", speed: {}Mbps, delay: {}ns }}",
-                options.link_speed / 1_000_000,
+                LINK_BPS / 1_000_000,
                 cluster.delay_ns
             );
         }
         yaml.push_str(&links);
-        yaml.push_str(&self.queue_policy(options));
+        yaml.push_str(&self.queue_policy());
         yaml
     }
 
-    fn queue_policy(self, options: &Options) -> String {
+    fn queue_policy(self) -> String {
         if !self.trims() {
-            // Marks where the trimming port would mark: the baseline is to have what its rate algorithm needs.
+            // Marks where the trimming port would mark: the baseline is to have what its rate
+            // algorithm needs.
             return "policy:\n  trim: off\n  mark_at: 20us\n  drop_at: 120us\n".to_owned();
         }
-        let (shallow_at, deep_at, shallow_size, deep_size) = match self.policy(options) {
-            Policy::Ladder => ("20us", "60us", "8 planes", "1 plane"),
-            Policy::Deep => ("60us", "60us", "1 plane", "1 plane"),
-            Policy::Shallow => ("20us", "120us", "8 planes", "8 planes"),
-        };
+        let (shallow_at, shallow_size) =
+            if self == Self::TrimPaper { ("60us", "1 plane") } else { ("20us", "8 planes") };
         format!(
-            "policy:\n  mark_at: 20us\n  shallow_at: {shallow_at}\n  deep_at: {deep_at}\n  drop_at: 120us\n  \
-             shallow_size: {shallow_size}\n  deep_size: {deep_size}\n"
+            "policy:\n  mark_at: 20us\n  shallow_at: {shallow_at}\n  deep_at: 60us\n  drop_at: 120us\n  \
+             shallow_size: {shallow_size}\n  deep_size: 1 plane\n"
         )
     }
 }

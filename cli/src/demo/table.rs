@@ -2,7 +2,7 @@
 //! The table that the demo ends with.
 
 use super::outcome::{Outcome, Run};
-use std::fmt::Write as _;
+use crate::output::table;
 
 /// Title of a column and the cell it shows of a run.
 type Column = (&'static str, fn(&Run) -> String);
@@ -22,26 +22,9 @@ const COLUMNS: [Column; 10] = [
 
 /// Renders the outcome for a terminal.
 pub(super) fn render(outcome: &Outcome) -> String {
-    let rows: Vec<Vec<String>> =
-        outcome.runs.iter().map(|run| COLUMNS.iter().map(|(_, cell)| cell(run)).collect()).collect();
-    let widths: Vec<usize> = COLUMNS
-        .iter()
-        .enumerate()
-        .map(|(i, (title, _))| rows.iter().map(|row| row[i].len()).chain([title.len()]).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        for (i, (cell, &width)) in cells.zip(&widths).enumerate() {
-            // Names to the left, figures to the right.
-            let _ = if i == 0 { write!(text, "{cell:<width$}") } else { write!(text, "  {cell:>width$}") };
-        }
-        text.push('\n');
-    };
-    line(&mut COLUMNS.iter().map(|(title, _)| *title));
-    for row in &rows {
-        line(&mut row.iter().map(String::as_str));
-    }
-    text
+    let cells = |run: &Run| COLUMNS.iter().map(|(_, cell)| cell(run)).collect();
+    let rows: Vec<Vec<String>> = outcome.runs.iter().map(cells).collect();
+    table(&COLUMNS.map(|(title, _)| title), &rows, 1)
 }
 
 /// The sentences below the table: each run's p99 against the two it has to be held against.

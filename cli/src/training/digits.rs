@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The UCI optical-digits data that the demo trains on (see `data/README.md` for source and licence).
+//! The UCI optical-digits data that the demo trains on (see `data/README.md` for source and
+//! licence).
 
 use anyhow::{Context, Result, ensure};
 use std::io::Read;
 
 /// Pixels of an image.
-pub(crate) const PIXELS: usize = 64;
+pub const PIXELS: usize = 64;
 /// Classes: the ten digits.
-pub(crate) const CLASSES: usize = 10;
+pub const CLASSES: usize = 10;
 
 /// Images and their labels.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub(crate) struct Images {
+pub struct Images {
     /// `labels.len() × PIXELS` intensities in 0..=1, row by row.
     pub pixels: Vec<f32>,
     /// Digits, 0..=9.
@@ -20,12 +21,12 @@ pub(crate) struct Images {
 
 impl Images {
     /// Number of images.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.labels.len()
     }
 
     /// Copies the images at `indices` into one batch.
-    pub(crate) fn select(&self, indices: &[usize]) -> Images {
+    pub fn select(&self, indices: &[usize]) -> Images {
         let mut batch = Images::default();
         for &index in indices {
             batch.pixels.extend_from_slice(&self.pixels[index * PIXELS..][..PIXELS]);
@@ -35,9 +36,10 @@ impl Images {
     }
 }
 
-/// The data, split in two: every fourth image is held out for the test (449 images), 1,348 are for training.
+/// The data, split in two: every fourth image is held out for the test (449 images), 1,348 are for
+/// training.
 #[derive(Debug, Clone)]
-pub(crate) struct Digits {
+pub struct Digits {
     /// What the workers learn from.
     pub train: Images,
     /// What accuracy is measured on.
@@ -46,7 +48,7 @@ pub(crate) struct Digits {
 
 impl Digits {
     /// Reads the data set that is built into the program.
-    pub(crate) fn load() -> Result<Digits> {
+    pub fn load() -> Result<Digits> {
         let packed = include_bytes!("../../data/digits.csv.gz");
         let mut text = String::new();
         flate2::read::GzDecoder::new(packed.as_slice())

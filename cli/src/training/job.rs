@@ -7,10 +7,10 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 
-/// Hyper-parameters. The width is chosen so that an eighth of the gradient nearly fills a power of two
-/// (15,841 of 16,384 coordinates): the rotation pads each shard to one.
+/// Hyper-parameters. The width is chosen so that an eighth of the gradient nearly fills a power of
+/// two (15,841 of 16,384 coordinates): the rotation pads each shard to one.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Hyper {
+pub struct Hyper {
     /// Units of each of the two hidden layers.
     pub hidden: usize,
     /// Images a rank sees in a step.
@@ -29,7 +29,7 @@ impl Default for Hyper {
 
 /// The replicas of all ranks.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub struct Job {
     hyper: Hyper,
     network: Mlp,
     digits: Digits,
@@ -46,7 +46,7 @@ struct Replica {
 
 impl Job {
     /// `ranks` identical replicas, drawn from the seed.
-    pub(crate) fn new(hyper: Hyper, digits: Digits, ranks: usize, seed: u64) -> Self {
+    pub fn new(hyper: Hyper, digits: Digits, ranks: usize, seed: u64) -> Self {
         let network = Mlp::new(&[PIXELS, hyper.hidden, hyper.hidden, CLASSES]);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let weights = network.initial(&mut rng);
@@ -62,12 +62,12 @@ impl Job {
     }
 
     /// Coordinates of the gradient.
-    pub(crate) fn parameters(&self) -> usize {
+    pub fn parameters(&self) -> usize {
         self.network.parameters()
     }
 
     /// Every rank's gradient on its share of the next batch; epochs are reshuffled.
-    pub(crate) fn gradients(&mut self) -> Vec<Vec<f32>> {
+    pub fn gradients(&mut self) -> Vec<Vec<f32>> {
         let batch = self.hyper.batch;
         let mut gradients = Vec::with_capacity(self.replicas.len());
         for replica in &self.replicas {
@@ -82,8 +82,9 @@ impl Job {
         gradients
     }
 
-    /// One step of gradient descent with momentum on a rank's replica; `sum` is the sum over the ranks.
-    pub(crate) fn apply(&mut self, rank: usize, sum: &[f32]) {
+    /// One step of gradient descent with momentum on a rank's replica; `sum` is the sum over the
+    /// ranks.
+    pub fn apply(&mut self, rank: usize, sum: &[f32]) {
         let scale = 1.0 / self.replicas.len() as f32;
         let Replica { weights, velocity } = &mut self.replicas[rank];
         for ((w, v), g) in weights.iter_mut().zip(velocity).zip(sum) {
@@ -92,18 +93,13 @@ impl Job {
         }
     }
 
-    /// A rank's weights.
-    pub(crate) fn weights(&self, rank: usize) -> &[f32] {
-        &self.replicas[rank].weights
-    }
-
     /// Rank 0's accuracy on the held-out images.
-    pub(crate) fn accuracy(&self) -> f64 {
+    pub fn accuracy(&self) -> f64 {
         self.network.accuracy(&self.replicas[0].weights, &self.digits.test)
     }
 
     /// Largest ‖wᵢ − wⱼ‖ / ‖wⱼ‖ over all pairs of ranks.
-    pub(crate) fn drift(&self) -> f64 {
+    pub fn drift(&self) -> f64 {
         let mut largest = 0.0f64;
         for a in &self.replicas {
             for b in &self.replicas {
@@ -115,7 +111,7 @@ impl Job {
 }
 
 /// The exact sum of the gradients, in f64, rounded once.
-pub(crate) fn exact_sum(gradients: &[Vec<f32>]) -> Vec<f32> {
+pub fn exact_sum(gradients: &[Vec<f32>]) -> Vec<f32> {
     let length = gradients.first().map_or(0, Vec::len);
     let mut sum = vec![0.0f64; length];
     for gradient in gradients {
@@ -127,7 +123,7 @@ pub(crate) fn exact_sum(gradients: &[Vec<f32>]) -> Vec<f32> {
 }
 
 /// ‖got − exact‖² / ‖exact‖²; 0 where both are zero.
-pub(crate) fn relative_error(got: &[f32], exact: &[f32]) -> f64 {
+pub fn relative_error(got: &[f32], exact: &[f32]) -> f64 {
     let square = |v: f64| v * v;
     let error: f64 = got.iter().zip(exact).map(|(g, e)| square(f64::from(*g) - f64::from(*e))).sum();
     let energy: f64 = exact.iter().map(|e| square(f64::from(*e))).sum();

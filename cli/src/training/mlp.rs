@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A small multi-layer perceptron, written out so that every run gives the same bits.
 //!
-//! All parameters stand in one flat vector, as a data-parallel trainer's gradient bucket does. A layer
-//! is a weight matrix of shape (inputs, outputs), row-major, followed by its bias.
+//! All parameters stand in one flat vector, as a data-parallel trainer's gradient bucket does. A
+//! layer is a weight matrix of shape (inputs, outputs), row-major, followed by its bias.
 
 use super::digits::Images;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-/// The shape of the network: widths from input to output; ReLU between layers, softmax cross-entropy at the end.
+/// The shape of the network: widths from input to output; ReLU between layers, softmax
+/// cross-entropy at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mlp {
+pub struct Mlp {
     widths: Vec<usize>,
 }
 
 impl Mlp {
     /// A network with the given layer widths.
-    pub(crate) fn new(widths: &[usize]) -> Self {
+    pub fn new(widths: &[usize]) -> Self {
         Self { widths: widths.to_vec() }
     }
 
     /// Number of parameters.
-    pub(crate) fn parameters(&self) -> usize {
+    pub fn parameters(&self) -> usize {
         self.layers().map(|(inputs, outputs)| (inputs + 1) * outputs).sum()
     }
 
@@ -29,8 +30,9 @@ impl Mlp {
         self.widths.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>().into_iter()
     }
 
-    /// He initialisation (He et al. 2015), with a uniform distribution of variance 2 / inputs; zero biases.
-    pub(crate) fn initial(&self, rng: &mut ChaCha8Rng) -> Vec<f32> {
+    /// He initialisation (He et al. 2015), with a uniform distribution of variance 2 / inputs; zero
+    /// biases.
+    pub fn initial(&self, rng: &mut ChaCha8Rng) -> Vec<f32> {
         let mut parameters = Vec::with_capacity(self.parameters());
         for (inputs, outputs) in self.layers() {
             let bound = (6.0 / inputs as f32).sqrt();
@@ -68,7 +70,7 @@ impl Mlp {
     }
 
     /// Mean cross-entropy over the batch and its gradient, shaped like `parameters`.
-    pub(crate) fn gradient(&self, parameters: &[f32], images: &Images) -> (f32, Vec<f32>) {
+    pub fn gradient(&self, parameters: &[f32], images: &Images) -> (f32, Vec<f32>) {
         let batch = images.len();
         let activations = self.forward(parameters, images);
         let (loss, mut delta) = cross_entropy(&activations[activations.len() - 1], &images.labels);
@@ -102,7 +104,7 @@ impl Mlp {
     }
 
     /// Share of images whose largest logit is the right one.
-    pub(crate) fn accuracy(&self, parameters: &[f32], images: &Images) -> f64 {
+    pub fn accuracy(&self, parameters: &[f32], images: &Images) -> f64 {
         let activations = self.forward(parameters, images);
         let logits = &activations[activations.len() - 1];
         let classes = self.widths[self.widths.len() - 1];

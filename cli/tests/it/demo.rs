@@ -67,18 +67,16 @@ fn the_figures_say_what_happened_to_the_packets() {
     assert!(figure(paper, "trimmed_share") > 0.0 && figure(trim, "trimmed_share") > 0.0);
     assert!(figure(trim, "allreduce_p99_s") < figure(repair, "allreduce_p99_s"));
     let page = std::fs::read_to_string(folder.path().join("r/index.html")).unwrap();
-    assert_eq!(page.matches("<div class=\"plot\"").count(), 3);
+    assert_eq!(page.matches("<svg").count(), 3);
     for name in names {
-        assert!(page.contains(&format!("\"name\":\"{name}\"")), "{name} is drawn");
+        let key = format!(">{name}</text>");
+        assert_eq!(page.matches(&key).count(), 3, "{name} is in each legend");
     }
-    // plotly.js knows how to ask for maps, which nothing here draws.
-    let (before, library) = page.split_once("<script type=\"text/javascript\">").unwrap();
-    let (library, behind) = library.split_once("</script>").unwrap();
-    assert!(library.contains("Plotly"));
-    let own = format!("{before}{behind}");
-    for reference in ["src=", "href=", "@import", "url("] {
-        assert!(!own.contains(reference), "the page is self-contained: {reference}");
+    assert!(page.contains("class=\"level\""), "the baseline is drawn");
+    for reference in ["<script", "src=", "href=", "@import", "url("] {
+        assert!(!page.contains(reference), "the page is self-contained: {reference}");
     }
+    assert!(page.len() < 500_000, "{} bytes", page.len());
 }
 
 /// Half a minute of virtual time and codec: the only test of the demo as `make demo` runs it.
@@ -113,17 +111,6 @@ fn the_readme_shows_what_the_demo_prints() {
 }
 
 #[test]
-fn consistent_replicas_do_not_drift_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(short_demo(&["--replicas", "consistent"], folder.path()).status.success());
-    let json: Value =
-        serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap()).unwrap();
-    let runs = runs(&json);
-    assert_eq!(runs[3]["replica_drift"].as_f64(), Some(0.0));
-    assert!(runs[2]["replica_drift"].as_f64().unwrap() > 0.0);
-}
-
-#[test]
 fn bad_flags_are_named_with_what_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, message) in [
@@ -136,8 +123,6 @@ fn bad_flags_are_named_with_what_is_valid() {
         assert!(text.contains(message), "{text}");
         assert_eq!(output.status.code(), Some(2));
     }
-    let output = trimwire(&["demo", "--link-speed", "3parsec"], folder.path());
-    assert_eq!(output.status.code(), Some(2));
     let output = trimwire(&["demo", "--steps", "1", "--report", "/proc/nowhere"], folder.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/proc/nowhere"));

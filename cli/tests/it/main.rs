@@ -4,5 +4,3 @@
 mod codec_command;
 mod codec_inputs;
 mod demo;
-mod plan;
-mod sim;

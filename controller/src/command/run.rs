@@ -58,7 +58,6 @@ impl Run {
             loop {
                 tokio::select! {
                     _ = hangup.recv() => self.reload(&mut controller, &mut recording, &mut text, &mut tls),
-                    () = controller.follows() => follow(&mut controller),
                     _ = drains.tick() => {
                         self.drain(&controller, &mut unreadable);
                         recording.look(&controller.status());
@@ -141,13 +140,6 @@ impl Run {
             Ok(()) => tracing::info!("took renewed certificates"),
             Err(Failure { error, .. }) => tracing::warn!("renewed certificates are not taken: {error:#}"),
         }
-    }
-}
-
-/// Takes thresholds that follow the load. They are of a file that was taken before.
-fn follow(controller: &mut Controller) {
-    if let Err(error) = controller.follow() {
-        tracing::error!("thresholds do not follow: {error}");
     }
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct Watch {
     /// Refresh this often.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Ask the `run` of this fabric at this address whose packets are trimmed; `off` asks nobody [default:
-    /// the file's, else 127.0.0.1:9550].
+    /// Ask the `run` of this fabric at this address what routes leave out; `off` asks nobody [default: the
+    /// file's, else 127.0.0.1:9550].
     #[arg(long, value_name = "ADDRESS:PORT", env = "TRIMWIRE_METRICS", value_parser = MetricsAt::parse)]
     metrics: Option<MetricsAt>,
     /// End after this many intervals.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::model::{End, Fabric, Overload, PortPolicy, QueuePolicy, TrimCap};
 use crate::spec::{PolicySection, PolicySpec};
-use crate::units::{self, CutSize, DataPacket, NEVER, Threshold};
+use crate::units::{self, DataPacket, NEVER, Threshold, TrimSize};
 use crate::yaml::problem::{Located, Problems};
 
 /// Defaults for the front layers' class: times at line rate. `[less important, important]`.
@@ -34,8 +34,8 @@ const TRIM_LIMIT: Threshold = Threshold::Time(100_000);
 /// The trim queue is served first: without a cap heads could starve everybody (UEC: at most half the port).
 const TRIM_CAP: Option<u32> = Some(500_000);
 const WHOLE: u128 = 1_000_000;
-const SHALLOW_SIZE: CutSize = CutSize::Planes(8);
-const DEEP_SIZE: CutSize = CutSize::Planes(1);
+const SHALLOW_SIZE: TrimSize = TrimSize::Planes(8);
+const DEEP_SIZE: TrimSize = TrimSize::Planes(1);
 
 /// Smallest frame that Ethernet carries, without FCS.
 const SMALLEST_FRAME: u64 = 60;
@@ -357,11 +357,11 @@ impl<'f> Resolver<'f> {
         }
     }
 
-    fn size(&mut self, located: Option<&Located<CutSize>>, default: CutSize) -> u16 {
+    fn size(&mut self, located: Option<&Located<TrimSize>>, default: TrimSize) -> u16 {
         let size = located.map_or(default, |located| located.value);
         let bytes = size.bytes(self.packet);
         if let Some(Located { line, path, .. }) = located {
-            let one_plane = CutSize::Planes(1).bytes(self.packet);
+            let one_plane = TrimSize::Planes(1).bytes(self.packet);
             let head = self.head;
             if bytes < head {
                 complain(&mut self.found, *line, path, "small", || {

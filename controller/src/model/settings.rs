@@ -82,32 +82,3 @@ impl Default for ControllerSettings {
         }
     }
 }
-
-/// What is done with measured loads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Follows {
-    /// They are told.
-    #[default]
-    Measure,
-    /// Thresholds are proposed, and a person decides.
-    Propose,
-    /// Thresholds are changed within the band.
-    Apply,
-}
-
-/// How thresholds follow the load.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FollowSettings {
-    /// What is done.
-    pub follows: Follows,
-    /// How far a threshold may go from the file's: at most 1 + band times it, at least the file's over that.
-    pub band: f64,
-    /// Between two decisions, ns.
-    pub every_ns: u64,
-}
-
-impl Default for FollowSettings {
-    fn default() -> Self {
-        Self { follows: Follows::default(), band: 0.25, every_ns: 300_000_000_000 }
-    }
-}

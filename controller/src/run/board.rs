@@ -8,7 +8,6 @@ use super::faults::Fault;
 use super::replacing::Replacing;
 use super::task::Tally;
 use crate::counters::Counters;
-use crate::follow::Following;
 
 /// One switch.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,9 +30,7 @@ pub struct SwitchStatus {
     /// What has been done to it.
     pub tally: Tally,
     /// By port and queue.
-    pub cutting: BTreeMap<(u16, u8), CuttingStatus>,
-    /// Samples of trimmed packets that it has told.
-    pub cut_samples: u64,
+    pub trimming: BTreeMap<(u16, u8), TrimmingStatus>,
     /// Counters and occupancy, as last read; of the last connection.
     pub counters: Counters,
 }
@@ -47,9 +44,9 @@ impl SwitchStatus {
 
 /// What a queue told by digests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CuttingStatus {
+pub struct TrimmingStatus {
     /// It trims, as far as it told.
-    pub is_cutting: bool,
+    pub is_trimming: bool,
     /// Times it started.
     pub starts: u64,
     /// Times it stopped.
@@ -84,8 +81,6 @@ pub struct Status {
     pub faults: Vec<Fault>,
     /// How far programs are replaced.
     pub replacing: Replacing,
-    /// What is measured of ports, and what becomes of their thresholds.
-    pub following: Vec<Following>,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.

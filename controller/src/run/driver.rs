@@ -14,19 +14,17 @@ use trimwire_p4runtime::server::tonic::Streaming;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
-use super::cuts::Cuts;
-use super::cutting;
 use super::election::{Elections, View};
 use super::faults::{Detector, Element};
 use super::filled;
-use super::follower::Follower;
 use super::interfaces::Listener;
 use super::replacing::{Order, Replacements, Seen};
 use super::reporter::{Findings, Reporter};
 use super::task::{Action, Comparison, Event, Loss, Runs, Standing, SwitchTask};
+use super::trim_events;
 use super::wanted::Wanted;
 use crate::counters::{self, Counters};
-use crate::model::{End, Follows};
+use crate::model::End;
 use crate::reconcile;
 use crate::rollout::bypass;
 use crate::rollout::converge::{self, converge, pipeline_state};
@@ -50,10 +48,8 @@ pub(super) struct Terms {
 #[derive(Debug, Clone)]
 pub(super) struct Common {
     pub board: Board,
-    pub cuts: Cuts,
     pub elections: Elections,
     pub detector: Detector,
-    pub follower: Follower,
     pub replacements: Replacements,
 }
 
@@ -108,14 +104,14 @@ type Check = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Keeps one switch at what is wanted, until `wanted` is closed.
 pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, common: Common) {
-    let Common { board, cuts, elections, detector, follower, replacements } = common;
+    let Common { board, elections, detector, replacements } = common;
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let Terms { name, reach, election_id, interval_ns, audit_ns } = terms;
     let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
-    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts, follower);
+    let mut reporter = Reporter::new(name.clone(), board.clone());
     let _listener = Listener::start(reach.clone(), wanted.clone(), detector.clone());
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
@@ -167,7 +163,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             // The board may already be another driver's.
             return;
         }
-        reporter.report(now(), &mut task, number, &wanted.borrow().names);
+        reporter.report(now(), &mut task, number);
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
@@ -480,7 +476,7 @@ async fn reconcile_switch(
         report.error = outcome.err().map(|error| error.to_string());
         let (mut findings, mut counters, mut routes, mut avoid) = (None, None, None, None);
         if loss == Loss::None && report.in_place.is_some() {
-            let digests = cutting::subscribe(&client, wanted.index()).await;
+            let digests = trim_events::subscribe(&client, wanted.index()).await;
             findings =
                 Some(Findings { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
             counters = read_or_none(&client, &wanted).await;
@@ -576,8 +572,6 @@ async fn reroute(
 
 async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {
     let shared = &wanted.shared;
-    // Who leads has thresholds that follow the load by what it has measured.
-    let follows = shared.compiler.fabric().follow.follows == Follows::Apply;
     let comparing = async {
         let desired = shared.compiler.compile_around(&wanted.name, shared.around(&avoid).as_deref())?;
         if pipeline_state(&client, shared.artifacts(&wanted.name)).await? != PipelineState::Same {
@@ -585,8 +579,7 @@ async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) ->
         }
         let actual = device::actual(&client, wanted.index()).await?;
         let changes = reconcile::difference(&desired, &actual, wanted.index());
-        let differing = changes.iter().filter(|change| !(follows && change.is_of_thresholds())).count();
-        Ok(Comparison { differing, program: true })
+        Ok(Comparison { differing: changes.len(), program: true })
     };
     let work = async {
         let compared: Result<Comparison, DeviceError> = comparing.await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `GET /metrics`, `/trimmed`, `/faults`, `/programs` and `/thresholds`, for Prometheus, curl and `watch`.
+//! `GET /metrics`, `/faults` and `/programs`, for Prometheus, curl and `watch`.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +19,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::board::Board;
-use super::cuts::Cuts;
 use super::metrics::metrics_text;
 
 /// Longest request head that is read.
@@ -29,15 +28,8 @@ const MOST_CLIENTS: usize = 256;
 /// A client that takes longer to ask, or to read its answer, is left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What there is to tell.
-#[derive(Clone)]
-pub(super) struct Pages {
-    pub board: Board,
-    pub cuts: Cuts,
-}
-
 /// Serves until the task is aborted; gives the address, with port 0 the one it got.
-pub(super) async fn serve(address: SocketAddr, pages: Pages) -> io::Result<(SocketAddr, JoinHandle<()>)> {
+pub(super) async fn serve(address: SocketAddr, board: Board) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async move {
@@ -49,9 +41,9 @@ pub(super) async fn serve(address: SocketAddr, pages: Pages) -> io::Result<(Sock
                 continue;
             };
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-            let pages = pages.clone();
+            let board = board.clone();
             let service = service_fn(move |request| {
-                let response = answer(&request, &pages);
+                let response = answer(&request, &board);
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new()
@@ -70,33 +62,27 @@ pub(super) async fn serve(address: SocketAddr, pages: Pages) -> io::Result<(Sock
     Ok((address, serving))
 }
 
-fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
+fn answer<B>(request: &Request<B>, board: &Board) -> Response<Full<Bytes>> {
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let (status, kind, body) = match (is_read, request.uri().path()) {
         (true, "/metrics") => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            (StatusCode::OK, kind, metrics_text(&pages.board.status()))
+            (StatusCode::OK, kind, metrics_text(&board.status()))
         }
-        (true, "/trimmed") => (StatusCode::OK, "application/json", pages.cuts.json()),
         (true, "/faults") => {
-            let faults = serde_json::to_string(&pages.board.status().faults).unwrap_or_default();
+            let faults = serde_json::to_string(&board.status().faults).unwrap_or_default();
             (StatusCode::OK, "application/json", faults + "\n")
         }
         (true, "/programs") => {
-            let replacing = serde_json::to_string(&pages.board.status().replacing).unwrap_or_default();
+            let replacing = serde_json::to_string(&board.status().replacing).unwrap_or_default();
             (StatusCode::OK, "application/json", replacing + "\n")
         }
-        (true, "/thresholds") => {
-            let following = serde_json::to_string(&pages.board.status().following).unwrap_or_default();
-            (StatusCode::OK, "application/json", following + "\n")
-        }
         (true, _) => {
-            let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults, which switches \
-                        wait for a new program at /programs, measured loads and thresholds at /thresholds\n";
+            let text = "Metrics are at /metrics, what routes leave out is at /faults, which switches wait for a new program at /programs\n";
             (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
         }
         (false, _) => {
-            let text = "GET /metrics, /trimmed, /faults, /programs or /thresholds\n";
+            let text = "GET /metrics, /faults or /programs\n";
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", text.to_owned())
         }
     };

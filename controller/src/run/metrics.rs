@@ -47,17 +47,6 @@ struct ReloadLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct PortsLabel {
-    ports: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ChangeLabels {
-    ports: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct QueueLabels {
     switch: String,
     port: u16,
@@ -82,11 +71,10 @@ pub fn metrics_text(status: &Status) -> String {
     leads(own, status);
     faults(own, status);
     replacing(own, status);
-    following(own, status);
     gauges(own, status);
     tallies(own, status);
     queues(&mut registry, status);
-    cutting(&mut registry, status);
+    trimming(&mut registry, status);
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = encode(&mut text, &registry);
@@ -131,34 +119,6 @@ fn replacing(registry: &mut Registry, status: &Status) {
     let help = "Switches that wait for a new program, or are given it";
     registry.register("programs_waiting", help, waiting);
     registry.register("programs_stopped", "1 while replacing programs does not go on", stopped);
-}
-
-fn following(registry: &mut Registry, status: &Status) {
-    let [load, refused]: [Family<PortsLabel, Real>; 2] = Default::default();
-    let burst = Family::<PortsLabel, Gauge>::default();
-    let changes = Family::<ChangeLabels, Counter>::default();
-    for told in &status.following {
-        let label = PortsLabel { ports: told.ports.clone() };
-        if let Some(measured) = told.measured.as_ref().filter(|_| !told.is_idle) {
-            load.get_or_create(&label).set(measured.load);
-            refused.get_or_create(&label).set(measured.refused);
-            if let Some(packets) = measured.burst {
-                burst.get_or_create(&label).set(i64::try_from(packets).unwrap_or(i64::MAX));
-            }
-        }
-        for (outcome, count) in
-            [("proposed", told.proposed), ("applied", told.applied), ("taken_back", told.taken_back)]
-        {
-            changes.get_or_create(&ChangeLabels { ports: told.ports.clone(), outcome }).inc_by(count);
-        }
-    }
-    let help = "Load of the last window in shares of the line rate, at the port that refused most packets";
-    registry.register("measured_load", help, load);
-    registry.register("measured_refused", "Share of that port's packets trimmed or dropped", refused);
-    let help = "Packets that arrive together, so that the model refuses as many as the port did";
-    registry.register("measured_burst_packets", help, burst);
-    let help = "Thresholds that followed the load: proposed, applied, and taken back";
-    registry.register("threshold_changes", help, changes);
 }
 
 fn gauges(registry: &mut Registry, status: &Status) {
@@ -295,22 +255,17 @@ fn queues(registry: &mut Registry, status: &Status) {
     registry.register_with_unit("queue_peak", help, Unit::Bytes, peak);
 }
 
-fn cutting(registry: &mut Registry, status: &Status) {
+fn trimming(registry: &mut Registry, status: &Status) {
     let [starts, stops]: [Family<QueueLabels, Counter>; 2] = Default::default();
     let now = Family::<QueueLabels, Gauge>::default();
     for (switch, status) in &status.switches {
-        for ((port, queue), cutting) in &status.cutting {
+        for ((port, queue), trimming) in &status.trimming {
             let labels = QueueLabels { switch: switch.clone(), port: *port, queue: *queue };
-            starts.get_or_create(&labels).inc_by(cutting.starts);
-            stops.get_or_create(&labels).inc_by(cutting.stops);
-            now.get_or_create(&labels).set(cutting.is_cutting.into());
+            starts.get_or_create(&labels).inc_by(trimming.starts);
+            stops.get_or_create(&labels).inc_by(trimming.stops);
+            now.get_or_create(&labels).set(trimming.is_trimming.into());
         }
     }
-    let samples = Family::<SwitchLabel, Counter>::default();
-    for (switch, status) in &status.switches {
-        samples.get_or_create(&label(switch)).inc_by(status.cut_samples);
-    }
-    registry.register("trim_samples", "Digests that told of a trimmed packet", samples);
     registry.register("queue_trimming", "1 while the queue trims, as its digests tell", now);
     registry.register("queue_trimming_starts", "Times that the queue started to trim", starts);
     registry.register("queue_trimming_stops", "Times that the queue stopped trimming", stops);

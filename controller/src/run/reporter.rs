@@ -8,15 +8,12 @@ use trimwire_p4runtime::client::Client;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
-use super::cuts::Cuts;
-use super::cutting::{self, Cutting, DigestData};
-use super::follower::Follower;
 use super::said::Said;
 use super::task::{Notice, Runs, Standing, SwitchTask};
+use super::trim_events::{self, TrimEvent};
 use super::turns::{News, Turns};
 use super::wanted::Wanted;
 use crate::counters::Counters;
-use crate::talkers::{CutSample, HostNames, Shares};
 
 /// What bringing a switch in place showed beside that.
 pub(super) struct Findings {
@@ -32,8 +29,6 @@ pub(super) struct Findings {
 pub(super) struct Reporter {
     name: String,
     board: Board,
-    cuts: Cuts,
-    follower: Follower,
     turns: Turns,
     said: Said,
     /// Of the task's clock.
@@ -43,12 +38,10 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(name: String, board: Board, cuts: Cuts, follower: Follower) -> Self {
+    pub(super) fn new(name: String, board: Board) -> Self {
         Self {
             name,
             board,
-            cuts,
-            follower,
             turns: Turns::default(),
             said: Said::default(),
             last_success: None,
@@ -60,13 +53,12 @@ impl Reporter {
     /// Digests of a switch that counts from anywhere.
     pub(super) fn begin(&mut self) {
         self.turns.begin();
-        self.cuts.begin(&self.name);
     }
 
     /// By the fabric file of this number.
-    pub(super) fn report(&mut self, now_ns: u64, task: &mut SwitchTask, file: u64, names: &HostNames) {
+    pub(super) fn report(&mut self, now_ns: u64, task: &mut SwitchTask, file: u64) {
         for (last, news) in self.said.due(now_ns) {
-            self.log_cutting(&last, &news, names);
+            self.log_trimming(&last, &news);
         }
         while let Some(notice) = task.poll_notice() {
             if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
@@ -94,7 +86,7 @@ impl Reporter {
             }
             if !status.up {
                 status.counters = Counters::default();
-                status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
+                status.trimming.values_mut().for_each(|queue| queue.is_trimming = false);
             }
         });
     }
@@ -104,7 +96,7 @@ impl Reporter {
             if findings.begins {
                 self.begin();
                 self.board.change_switch(&self.name, |status| {
-                    status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
+                    status.trimming.values_mut().for_each(|queue| queue.is_trimming = false);
                 });
             }
             if let (Err(error), true) = (&findings.digests, self.findings.digests != findings.digests) {
@@ -118,25 +110,20 @@ impl Reporter {
             self.findings = findings;
         }
         if let Some(counters) = counters {
-            self.follower.read(&self.name, &counters);
             self.board.change_switch(&self.name, |status| status.counters = counters);
         }
     }
 
     pub(super) fn digest(&mut self, now_ns: u64, client: &Client, list: &DigestList, wanted: &Wanted) {
-        match cutting::read(list, wanted.index()) {
-            Some(DigestData::Cutting(events)) => self.cutting(now_ns, &events, wanted),
-            Some(DigestData::CutPackets(samples)) => self.cut(samples, wanted),
-            None => {}
-        }
+        self.trimming(now_ns, &trim_events::read(list, wanted.index()), wanted);
         if client.missed_messages() > 0 {
             tracing::debug!(switch = %self.name, missed = client.missed_messages(), "messages missed");
         }
     }
 
     /// A queue may turn thousands of times a second: the log has some of it.
-    fn cutting(&mut self, now_ns: u64, events: &[Cutting], wanted: &Wanted) {
-        let mut left: BTreeMap<(u16, u8), (Cutting, News)> = BTreeMap::new();
+    fn trimming(&mut self, now_ns: u64, events: &[TrimEvent], wanted: &Wanted) {
+        let mut left: BTreeMap<(u16, u8), (TrimEvent, News)> = BTreeMap::new();
         for event in events.iter().filter(|event| wanted.knows(event.port, event.queue)) {
             let Some(news) = self.turns.told(event) else { continue };
             let (last, sum) = left.entry((event.port, event.queue)).or_insert((*event, News::default()));
@@ -146,41 +133,27 @@ impl Reporter {
         }
         self.board.change_switch(&self.name, |status| {
             for (place, (last, news)) in &left {
-                let cutting = status.cutting.entry(*place).or_default();
-                cutting.is_cutting = last.starts;
-                cutting.starts += news.starts;
-                cutting.stops += news.stops;
+                let queue = status.trimming.entry(*place).or_default();
+                queue.is_trimming = last.starts;
+                queue.starts += news.starts;
+                queue.stops += news.stops;
             }
         });
         for (last, news) in left.into_values() {
             if let Some((last, news)) = self.said.told(now_ns, last, news) {
-                self.log_cutting(&last, &news, &wanted.names);
+                self.log_trimming(&last, &news);
             }
         }
     }
 
-    fn log_cutting(&self, last: &Cutting, news: &News, names: &HostNames) {
-        let &Cutting { port, queue, starts, queue_bytes, .. } = last;
+    fn log_trimming(&self, last: &TrimEvent, news: &News) {
+        let &TrimEvent { port, queue, starts, queue_bytes, .. } = last;
         let often = match news.starts + news.stops {
             ..=1 => String::new(),
             turns => format!(" after {turns} turns"),
         };
-        let talkers = if starts { None } else { self.cuts.of_queue(&self.name, port, queue) };
-        if let Some(talkers) = talkers.filter(|talkers| talkers.packets > 0) {
-            tracing::info!(
-                switch = %self.name, port, queue, queue_bytes,
-                "stops trimming{often}: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
-            );
-        } else {
-            let word = if starts { "starts" } else { "stops" };
-            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} trimming{often}");
-        }
-    }
-
-    fn cut(&self, mut samples: Vec<CutSample>, wanted: &Wanted) {
-        samples.retain(|sample| wanted.knows(sample.port, sample.queue));
-        let count = self.cuts.add(&self.name, &samples);
-        self.board.change_switch(&self.name, |status| status.cut_samples = count);
+        let word = if starts { "starts" } else { "stops" };
+        tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} trimming{often}");
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::cutting::Cutting;
+use super::trim_events::TrimEvent;
 use super::turns::News;
 
 /// Between two lines of a queue.
 const PAUSE_NS: u64 = 5_000_000_000;
 
 /// What is to be logged of a queue: how it was left, and the turns since its line before.
-pub(super) type Line = (Cutting, News);
+pub(super) type Line = (TrimEvent, News);
 
 /// [`Said::told`] for all news of a queue; [`Said::due`] from time to time, so that the last turn is logged, too.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ struct Queue {
 
 impl Said {
     /// News of a queue; what is to be logged at once.
-    pub(super) fn told(&mut self, now_ns: u64, last: Cutting, news: News) -> Option<Line> {
+    pub(super) fn told(&mut self, now_ns: u64, last: TrimEvent, news: News) -> Option<Line> {
         let place = (last.port, last.queue);
         let Some(queue) = self.0.get_mut(&place) else {
             self.0.insert(place, Queue { said_ns: now_ns, waits: None });
@@ -59,9 +59,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn turn(port: u16, starts: bool) -> (Cutting, News) {
-        let cutting = Cutting { port, queue: 5, starts, queue_bytes: 0, turns: None };
-        (cutting, News { starts: starts.into(), stops: (!starts).into() })
+    fn turn(port: u16, starts: bool) -> (TrimEvent, News) {
+        let event = TrimEvent { port, queue: 5, starts, queue_bytes: 0, turns: None };
+        (event, News { starts: starts.into(), stops: (!starts).into() })
     }
 
     #[test]
@@ -71,8 +71,8 @@ mod tests {
         for at in 0..2_000_u64 {
             let now_ns = at * SECOND / 100;
             lines.extend(said.due(now_ns));
-            let (cutting, news) = turn(2, at % 2 == 0);
-            lines.extend(said.told(now_ns, cutting, news));
+            let (event, news) = turn(2, at % 2 == 0);
+            lines.extend(said.told(now_ns, event, news));
         }
         lines.extend(said.due(25 * SECOND));
         assert_eq!(lines.len(), 5, "at once, and at 5, 10, 15 and 25 s: {lines:?}");
@@ -86,8 +86,8 @@ mod tests {
     fn each_queue_has_lines_of_its_own() {
         let mut said = Said::default();
         for port in 1..=3 {
-            let (cutting, news) = turn(port, true);
-            assert!(said.told(u64::from(port), cutting, news).is_some());
+            let (event, news) = turn(port, true);
+            assert!(said.told(u64::from(port), event, news).is_some());
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A queue's starts and stops of cutting, from digests that come late, twice, or never.
+//! A queue's starts and stops of trimming, from digests that come late, twice, or never.
 
 use std::collections::BTreeMap;
 
-use super::cutting::Cutting;
+use super::trim_events::TrimEvent;
 
 /// What a digest adds to what is known of its queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Turns {
     }
 
     /// `None` if later news of the queue, or this, came before.
-    pub(super) fn told(&mut self, event: &Cutting) -> Option<News> {
+    pub(super) fn told(&mut self, event: &TrimEvent) -> Option<News> {
         let alone = News { starts: event.starts.into(), stops: (!event.starts).into() };
         let Some(turns) = event.turns else { return Some(alone) };
         let Some(last) = self.0.get_mut(&(event.port, event.queue)) else {
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     /// The `turns`-th turn of a queue.
-    fn turn(turns: u32) -> Cutting {
-        Cutting { port: 2, queue: 5, starts: turns % 2 == 1, queue_bytes: 0, turns: Some(turns) }
+    fn turn(turns: u32) -> TrimEvent {
+        TrimEvent { port: 2, queue: 5, starts: turns % 2 == 1, queue_bytes: 0, turns: Some(turns) }
     }
 
     proptest! {
@@ -67,17 +67,17 @@ mod tests {
         ) {
             let mut turns = Turns::default();
             turns.told(&turn(first));
-            let (mut cuts, mut starts, mut stops, mut latest) = (true, 0, 0, 0);
+            let (mut trims, mut starts, mut stops, mut latest) = (true, 0, 0, 0);
             for later in order {
                 let event = turn(first.wrapping_add(later));
                 let news = turns.told(&event);
                 prop_assert_eq!(news.is_some(), later > latest);
                 if let Some(news) = news {
-                    (starts, stops, cuts) = (starts + news.starts, stops + news.stops, event.starts);
+                    (starts, stops, trims) = (starts + news.starts, stops + news.stops, event.starts);
                 }
                 latest = latest.max(later);
             }
-            prop_assert_eq!(cuts, latest % 2 == 0);
+            prop_assert_eq!(trims, latest % 2 == 0);
             prop_assert_eq!((starts, stops), (u64::from(latest / 2), u64::from(latest.div_ceil(2))));
         }
     }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(turns.told(&turn(1)), None);
         turns.begin();
         assert_eq!(turns.told(&turn(1)), Some(News { starts: 1, stops: 0 }));
-        let uncounted = Cutting { turns: None, ..turn(2) };
+        let uncounted = TrimEvent { turns: None, ..turn(2) };
         assert_eq!(turns.told(&uncounted), Some(News { starts: 0, stops: 1 }));
         assert_eq!(turns.told(&uncounted), Some(News { starts: 0, stops: 1 }));
     }

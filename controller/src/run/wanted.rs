@@ -9,7 +9,6 @@ use trimwire_p4runtime::p4info::Index;
 use crate::model::PortPolicy;
 use crate::rollout::fleet::Shared;
 use crate::rollout::places::Places;
-use crate::talkers::HostNames;
 
 /// What a switch should hold, and what work on it needs.
 pub(super) struct Wanted {
@@ -20,7 +19,6 @@ pub(super) struct Wanted {
     pub ports: BTreeMap<u16, Arc<PortPolicy>>,
     pub shared: Arc<Shared>,
     pub places: Places,
-    pub names: Arc<HostNames>,
 }
 
 impl Wanted {

@@ -14,7 +14,6 @@ pub(crate) const TOP: &[&str] = &[
     "dscp",
     "queues",
     "policy",
-    "thresholds",
     "load_balance",
     "disable_trim",
 ];
@@ -124,6 +123,5 @@ pub(crate) const QUEUE_POLICY: &[&str] = &[
     "less_important",
 ];
 pub(crate) const THRESHOLDS: &[&str] = &["mark_at", "shallow_at", "deep_at", "drop_at"];
-pub(crate) const FOLLOW: &[&str] = &["follow", "band", "every"];
 pub(crate) const LOAD_BALANCE: &[&str] = &["default", "trimmable", "droppable"];
 pub(crate) const DISABLE_TRIM: &[&str] = &["src", "dst", "protocol", "src_port", "dst_port", "switches"];

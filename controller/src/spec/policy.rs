@@ -7,7 +7,7 @@ use super::keys;
 use super::network::Network;
 use super::plan::trimmed_code_point;
 use crate::model::{DscpPlan, End, Overload, QueuePlan};
-use crate::units::{self, CutSize, Threshold};
+use crate::units::{self, Threshold, TrimSize};
 use crate::yaml::Node;
 use crate::yaml::fields::{Fields, entries, join, switched};
 use crate::yaml::problem::{Located, Problems, hint};
@@ -19,8 +19,8 @@ pub(crate) const THRESHOLDS: [&str; 4] = ["mark_at", "shallow_at", "deep_at", "d
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PolicySection {
     pub thresholds: [Option<Located<Threshold>>; 4],
-    pub shallow_size: Option<Located<CutSize>>,
-    pub deep_size: Option<Located<CutSize>>,
+    pub shallow_size: Option<Located<TrimSize>>,
+    pub deep_size: Option<Located<TrimSize>>,
     pub trim_limit: Option<Located<Threshold>>,
     /// Millionths of the line rate; `None` is `never`.
     pub trim_cap: Option<Located<Option<u32>>>,
@@ -105,8 +105,8 @@ fn section(
 ) -> PolicySection {
     let mut section = PolicySection {
         thresholds: thresholds(fields, problems),
-        shallow_size: fields.parsed("shallow_size", problems, CutSize::parse),
-        deep_size: fields.parsed("deep_size", problems, CutSize::parse),
+        shallow_size: fields.parsed("shallow_size", problems, TrimSize::parse),
+        deep_size: fields.parsed("deep_size", problems, TrimSize::parse),
         trim_limit: fields.parsed("trim_limit", problems, Threshold::parse),
         trim_cap: fields.parsed("trim_cap", problems, |text| match text.trim() {
             "never" => Ok(None),

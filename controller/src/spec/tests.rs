@@ -247,7 +247,6 @@ fn the_json_schema_and_the_documentation_know_the_same_keys_as_the_reader() {
         (&definitions["fat_tree"], keys::FAT_TREE),
         (&definitions["addresses"], keys::ADDRESSES),
         (&definitions["pipeline"], keys::PIPELINE),
-        (&definitions["following"], keys::FOLLOW),
         (&definitions["load_balance"], keys::LOAD_BALANCE),
         (&definitions["disable_trim"], keys::DISABLE_TRIM),
         (&definitions["switch"], keys::SWITCH),

@@ -38,9 +38,9 @@ pub struct WatchRow {
     pub peak_bytes: Option<u64>,
     /// Taken whole.
     pub admitted: Rate,
-    /// Cut and taken into the trim queue.
+    /// Trimmed and taken into the trim queue.
     pub trimmed: Rate,
-    /// Cut here and sent.
+    /// Trimmed here and sent.
     pub trim_transmitted: Rate,
     /// Dropped for any reason.
     pub dropped: Rate,

@@ -5,7 +5,6 @@ use std::fmt::{self, Write as _};
 
 use super::{Interval, WatchRow};
 use crate::table::Table;
-use crate::talkers::share;
 
 impl Interval {
     /// A table of all queues, or of those where anything happens, and a line for each switch that does not answer.
@@ -39,74 +38,18 @@ impl Interval {
         if idle > 0 {
             let _ = write!(text, "\n{idle} queues idle");
         }
-        if !self.talkers.is_empty() {
-            let _ = write!(text, "\n\n{}", self.talker_table());
-        }
-        // Who sees no trims needs not know whose they are.
-        if let Some(error) =
-            self.talkers_error.as_ref().filter(|_| rows.iter().any(|row| row.trimmed.packets > 0))
-        {
-            let _ = write!(text, "\n{error}");
-        }
         for fault in &self.faults {
             let _ = write!(text, "\n{fault}");
         }
         if !self.replacing.is_over() {
             let _ = write!(text, "\n{}", self.replacing);
         }
-        // Ports that refuse nothing have no news.
-        for told in self.following.iter().filter(|told| told.proposed > 0 || told.refuses()) {
-            let _ = write!(text, "\n{told}");
-        }
         for (switch, error) in &self.errors {
             let _ = write!(text, "\n{switch}: {error}");
         }
         text
     }
-
-    /// The first few of each queue.
-    fn talker_table(&self) -> String {
-        let mut table = Table::new(&[
-            "trimmed at",
-            "queue",
-            "from",
-            "to",
-            "to_port",
-            "share",
-            "packets",
-            "trimmed_bytes",
-            "in_s",
-            "samples",
-            "last_s_ago",
-        ]);
-        let mut of_queue = (None, 0);
-        for row in &self.talkers {
-            let place = Some((&row.switch, row.port, row.queue));
-            of_queue = if of_queue.0 == place { (place, of_queue.1 + 1) } else { (place, 1) };
-            if of_queue.1 > SHOWN {
-                continue;
-            }
-            let talker = &row.talker;
-            table.row([
-                format!("{}:{}", row.switch, row.port),
-                format!("{} {}", row.queue, row.name),
-                row.from.clone(),
-                row.to.clone(),
-                talker.destination_port.to_string(),
-                share(talker.packets, row.queue_packets),
-                talker.packets.to_string(),
-                talker.bytes.to_string(),
-                format!("{:.0}", row.seconds),
-                talker.samples.to_string(),
-                format!("{:.1}", talker.seconds_ago),
-            ]);
-        }
-        table.to_string()
-    }
 }
-
-/// Talkers of a queue in the table; JSON has all.
-const SHOWN: usize = 5;
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

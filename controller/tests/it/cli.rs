@@ -169,46 +169,6 @@ fn schema_and_completions_are_printed() {
     assert!(stdout(&output).contains("trimwire-controller"));
 }
 
-const LAYERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/models/resnet-50.yaml");
-
-#[test]
-fn thresholds_writes_a_policy_that_check_accepts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let policy = path("policy.yaml");
-    let output = run(&["thresholds", "--model", LAYERS, "--fabric", EXAMPLE, "-o", &policy]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(
-        stdout(&output).contains("Poisson")
-            && stdout(&output).contains("by buffer")
-            && stdout(&output).contains("times less"),
-        "{}",
-        stdout(&output)
-    );
-    let example = std::fs::read_to_string(EXAMPLE).unwrap();
-    let bare = &example[..example.find("\npolicy:").unwrap()];
-    let fabric = path("fabric.yaml");
-    std::fs::write(&fabric, format!("{bare}\n{}", std::fs::read_to_string(&policy).unwrap())).unwrap();
-    let output = run(&["check", &fabric]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-
-    let json = run(&["thresholds", "--model", LAYERS, "--json"]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert!(json["saved"].as_f64().unwrap() > 1.0);
-    assert_eq!(json["trimming"]["classes"].as_array().unwrap().len(), 4);
-
-    let broken = path("broken.yaml");
-    std::fs::write(&broken, "version: 1\nlod: 1\n").unwrap();
-    let output = run(&["thresholds", "--model", &broken]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(
-        stderr(&output).contains("broken.yaml:2: lod: unknown key; did you mean 'load'?"),
-        "{}",
-        stderr(&output)
-    );
-    assert_eq!(run(&["thresholds"]).status.code(), Some(2));
-}
-
 /// The command in the example's comments, for each leaf.
 #[test]
 fn the_example_of_sonic_leaves_is_exported_as_it_says() {
@@ -261,8 +221,7 @@ fn every_command_has_a_manual_page_and_completions() {
     let output = run(&["man", folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-    let commands =
-        ["apply", "check", "export", "history", "plan", "rollback", "run", "show", "thresholds", "watch"];
+    let commands = ["apply", "check", "export", "history", "plan", "rollback", "run", "show", "watch"];
     for command in commands {
         assert!(page("trimwire-controller.1").contains(command), "{command}");
         assert!(page(&format!("trimwire-controller-{command}.1")).starts_with(".ie"), "{command} is roff");
@@ -283,8 +242,7 @@ fn files_that_never_end_or_are_no_text_are_refused_by_name() {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     file.write_all(b"version: 1\n# caf\xe9\n").unwrap();
     let binary = file.path().to_str().unwrap();
-    let asked: [&[&str]; 4] =
-        [&["check"], &["plan"], &["export", "sonic", "--switch", "s1"], &["thresholds", "--model"]];
+    let asked: [&[&str]; 3] = [&["check"], &["plan"], &["export", "sonic", "--switch", "s1"]];
     for words in asked {
         for (path, message) in [
             ("/dev/zero", "cannot read /dev/zero: it is longer than 64 MiB".to_owned()),

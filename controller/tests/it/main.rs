@@ -6,7 +6,6 @@ mod cli;
 mod command;
 mod counters;
 mod failure;
-mod following;
 mod golden;
 mod implementations;
 mod interfaces;
@@ -21,7 +20,6 @@ mod replace;
 mod rollout;
 mod run;
 mod run_support;
-mod talkers;
 mod thousand;
 mod tls;
 #[path = "../../../switch/tests/it/tls_support/mod.rs"]

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use trimwire_controller::counters::{Count, Counter, QueueCounters, Waiting};
-use trimwire_controller::follow::{Following, Measured};
-use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
+use trimwire_controller::run::{Cause, Fault, Status, SwitchStatus, TrimmingStatus, metrics_text};
 
 fn file(name: &str) -> (PathBuf, String) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring").join(name);
@@ -19,7 +18,7 @@ fn exported() -> (BTreeSet<String>, String) {
     let mut status = Status::default();
     let mut switch = SwitchStatus::default();
     (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
-    switch.cutting.insert((1, 5), CuttingStatus::default());
+    switch.trimming.insert((1, 5), TrimmingStatus::default());
     let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
     let waiting = Some(Waiting { now: 0, peak: Some(0) });
     switch.counters.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
@@ -34,20 +33,6 @@ fn exported() -> (BTreeSet<String>, String) {
             failures: 1,
         })
         .to_vec();
-    let measured = Measured {
-        port: "s1:1".to_owned(),
-        seconds: 300.0,
-        load: 0.5,
-        shares: vec![1.0],
-        mean_packet: 1406.0,
-        packets: 1,
-        refused: 0.0,
-        trim_dropped: 0.0,
-        burst: Some(1),
-        trim_peak: None,
-    };
-    status.following =
-        vec![Following { ports: "s1:1".to_owned(), measured: Some(measured), ..Following::default() }];
     let text = metrics_text(&status);
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names =

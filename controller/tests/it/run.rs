@@ -239,7 +239,7 @@ async fn scraped(address: SocketAddr, switch: &Embedded, now: &mut u64, lines: &
 
 /// How many packets are cut is what `implementations.rs` derives from the file's 20 µs at 10 Gbit/s: all but 19.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_count_what_was_cut_in_sonics_words_and_digests_tell_when_cutting_starts_and_stops() {
+async fn metrics_count_trims_in_sonics_words_and_digests_tell_when_trimming_starts_and_stops() {
     let switch = Embedded::start(1);
     let fabric = read(&single(switch.address, "interval: 100ms"));
     let controller = started(&fabric, &any_port()).await;

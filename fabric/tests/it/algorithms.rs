@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sixty-four ranks in virtual time, over the committed P4 program: every way to sum, its bits, its bytes.
+//! Sixty-four ranks in virtual time, over the committed P4 program: every way to sum, its bits, its
+//! bytes.
 
 use crate::fabric_program::{RATE, programmed};
 use trimwire_agent::collective::{Algorithm, CommunicatorConfig, Options};
@@ -52,7 +53,8 @@ fn every_way_of_64_ranks_gives_the_sum_with_hardly_more_bytes_than_it_needs() {
     let exact: Vec<f32> = (0..LENGTH)
         .map(|i| gradients.iter().map(|gradient| f64::from(gradient[i])).sum::<f64>() as f32)
         .collect();
-    // An all-reduce needs 2 (n − 1) / n of the tensor from every rank, at three bytes a coordinate; a host's ranks share what leaves it.
+    // An all-reduce needs 2 (n − 1) / n of the tensor from every rank, at three bytes a coordinate;
+    // a host's ranks share what leaves it.
     let least = 2.0 * f64::from(RANKS - 1) / f64::from(RANKS) * 3.0 * LENGTH as f64;
     println!(
         "| algorithm | switch | time | bytes of the busiest rank, of the least | cut | NMSE |\n|---|---|---|---|---|---|"
@@ -65,7 +67,7 @@ fn every_way_of_64_ranks_gives_the_sum_with_hardly_more_bytes_than_it_needs() {
             let errors = completed.iter().map(|done| nmse(&done.outcome.sum, &exact));
             let error = errors.fold(0.0, f64::max);
             let (cut, packets) = completed.iter().fold((0, 0), |(cut, packets), done| {
-                (cut + done.outcome.stats.cut, packets + done.outcome.stats.packets)
+                (cut + done.outcome.stats.trimmed, packets + done.outcome.stats.packets)
             });
             let share = bytes as f64 / least;
             println!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduces of the real agent, over slow links through the real program, beside neighbours' bursts.
+//! All-reduces of the real agent, over slow links through the real program, beside neighbours'
+//! bursts.
 
 use crate::fabric_program::programmed;
 use trimwire_agent::collective::{CommunicatorConfig, Options};
@@ -8,13 +9,15 @@ use trimwire_fabric::cluster::{Cluster, ClusterConfig};
 use trimwire_fabric::cross_traffic::CrossTraffic;
 
 const RATE: u64 = 50_000_000;
-/// The thresholds of the program are bytes, those of 10 Gbit/s: times are so many times longer here.
+/// The thresholds of the program are bytes, those of 10 Gbit/s: times are so many times longer
+/// here.
 const SLOWER: u64 = 10_000_000_000 / RATE;
 /// A mebibyte of f32.
 const LENGTH: usize = 262_144;
 
-/// How long `steps` all-reduces took, shortest first, ns. With `others` times the line rate of neighbours, a fifth of the time, or with nobody else; over a switch that
-/// cuts, or one that drops.
+/// How long `steps` all-reduces took, shortest first, ns. With `others` times the line rate of
+/// neighbours, a fifth of the time, or with nobody else; over a switch that cuts, or one that
+/// drops.
 fn durations(workers: u16, cuts: bool, others: u16, steps: u32) -> Vec<u64> {
     let config = ClusterConfig {
         workers,
@@ -57,7 +60,8 @@ fn durations(workers: u16, cuts: bool, others: u16, steps: u32) -> Vec<u64> {
     durations
 }
 
-/// No rank goes below its part while it is cut. (When it did, the slowest of forty of two ranks took 1.7 times what it takes alone.)
+/// No rank goes below its part while it is cut. (When it did, the slowest of forty of two ranks
+/// took 1.7 times what it takes alone.)
 #[test]
 fn beside_bursts_no_all_reduce_takes_longer_than_without() {
     for workers in [2, 4, 8] {
@@ -70,10 +74,12 @@ fn beside_bursts_no_all_reduce_takes_longer_than_without() {
     }
 }
 
-/// What Gloo's slowest takes, over TCP in namespaces beside 3:1, with two, four and eight ranks (docs/figures/congestion.md).
+/// What Gloo's slowest takes, over TCP in namespaces beside 3:1, with two, four and eight ranks
+/// (docs/figures/congestion.md).
 const GLOOS_NS: [(u16, u64); 3] = [(2, 857_000_000), (4, 901_000_000), (8, 992_000_000)];
 
-/// What a burst takes off a rate comes back as soon as it is over. (By additions alone two ranks' slowest took 1.1 s, and 3.5 s beside 8:1.)
+/// What a burst takes off a rate comes back as soon as it is over. (By additions alone two ranks'
+/// slowest took 1.1 s, and 3.5 s beside 8:1.)
 #[test]
 fn beside_bursts_over_a_switch_that_drops_no_all_reduce_takes_half_as_long_as_gloos_slowest() {
     for (workers, gloo_ns) in GLOOS_NS {

@@ -4,13 +4,4 @@
 mod algorithms;
 mod beside_bursts;
 mod cluster;
-mod dcqcn;
 mod fabric_program;
-mod jobs;
-mod ladder;
-mod random_losses;
-mod ranks;
-mod scenario;
-mod sim;
-mod swift;
-mod transfers;

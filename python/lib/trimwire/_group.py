@@ -63,7 +63,7 @@ class Group:
     Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be trimmed may be tensors of a GPU, too (docs/reference/gpu.md).
     """
 
-    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled", channels: int | None = None, link: str = "sockets") -> None:
+    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled", channels: int | None = None) -> None:
         """Listens.
 
         Args:
@@ -73,13 +73,12 @@ class Group:
             receive: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
             checksums: of data. 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
             channels: threads that each move and code a part of every operation, on `port` and as many ports behind it; the same at all ranks. None: TRIMWIRE_CHANNELS, or 1.
-            link: 'sockets'; 'xdp', AF_XDP (docs/reference/agent.md): where it cannot be had, a warning says why, and sockets are used.
 
         Raises:
             ValueError: one of these cannot be; the text names it.
             TransportError: the system refuses.
         """
-        self._socket = _native.Socket(address or default_address(), port, paths, "socket" if receive == "auto" else receive, checksums, _channels() if channels is None else channels, link)
+        self._socket = _native.Socket(address or default_address(), port, paths, "socket" if receive == "auto" else receive, checksums, _channels() if channels is None else channels)
         if receive == "auto":
             _truncated.warn_when_there_are_some()
         self._group: _native.Group | None = None

@@ -19,7 +19,7 @@ use trimwire_agent::collective::{
     Collective, Done, Memory, OperationError, Options, Outcome, OutcomeStats, Task,
 };
 use trimwire_agent::driver::delegate::Delegate;
-use trimwire_agent::driver::{Application, Channels, Driver, HostLink};
+use trimwire_agent::driver::{Application, Channels, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::outcome::TransferError;
 use trimwire_agent::transcript::{Filter, OperationRecord, Written};
@@ -85,7 +85,7 @@ impl App {
         add(&totals.operations, 1);
         add(&totals.failed, u64::from(result.is_err()));
         add(&totals.packets, stats.packets);
-        add(&totals.cut, stats.cut);
+        add(&totals.cut, stats.trimmed);
         add(&totals.missing, stats.missing);
         add(&totals.sent, stats.sent);
         add(&totals.repaired, stats.repaired);
@@ -221,7 +221,7 @@ fn hint(error: &OperationError) -> &'static str {
     }
 }
 
-pub(super) fn run(mut driver: Driver<HostLink>, mut app: App, recorded: &Mutex<Option<Written>>) {
+pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Option<Written>>) {
     // Whoever waits is told of a defect of this program, too, rather than left to wait.
     let ended = catch_unwind(AssertUnwindSafe(|| driver.run(u64::MAX, &mut app)));
     let error = match ended {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use trimwire_agent::cores::{Cores, CoresError, channels_of};
 use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
-use trimwire_agent::driver::{Carrier, Checksums, HostLink, Link as _, Receive, UdpConfig};
+use trimwire_agent::driver::{Checksums, Link as _, Receive, UdpConfig, UdpLink};
 
 pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
@@ -78,7 +78,7 @@ fn one_of<T: Copy>(argument: &str, given: &str, valid: [(&str, T); 2]) -> PyResu
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Socket {
     /// One a channel.
-    pub(super) links: Mutex<Option<Vec<HostLink>>>,
+    pub(super) links: Mutex<Option<Vec<UdpLink>>>,
     channels: AtomicU16,
     pub(super) address: SocketAddr,
     pub(super) addresses: Vec<IpAddr>,
@@ -90,18 +90,9 @@ pub(crate) struct Socket {
 impl Socket {
     /// Listens on an address, or on several of one family with commas between; port 0 is a free one.
     ///
-    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero';
-    /// `link` 'sockets' or 'xdp', AF_XDP where it can be had.
+    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero'.
     #[new]
-    fn new(
-        ip: &str,
-        port: u16,
-        paths: u16,
-        receive: &str,
-        checksums: &str,
-        channels: u16,
-        link: &str,
-    ) -> PyResult<Self> {
+    fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str, channels: u16) -> PyResult<Self> {
         if !(1..=CHANNELS_MOST).contains(&channels) {
             let text = format!("channels: {channels}; valid are 1 to {CHANNELS_MOST}");
             return Err(PyValueError::new_err(text));
@@ -109,7 +100,6 @@ impl Socket {
         let receive = one_of("receive", receive, [("socket", Receive::Socket), ("raw", Receive::Raw)])?;
         let checksums =
             one_of("checksums", checksums, [("filled", Checksums::Filled), ("zero", Checksums::Zero)])?;
-        let carrier = one_of("link", link, [("sockets", Carrier::Sockets), ("xdp", Carrier::Xdp)])?;
         let parse = |ip: &str| {
             ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
         };
@@ -117,7 +107,7 @@ impl Socket {
         let config = UdpConfig::on(&addresses, port)
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
         let config = UdpConfig { data_sockets: paths, receive, checksums, ..config };
-        let links = HostLink::open_channels(&config, channels, carrier).map_err(failed)?;
+        let links = UdpLink::open_channels(&config, channels).map_err(failed)?;
         let link = links.first().ok_or_else(|| failed("no link"))?;
         let (address, mtu) = (link.local_address(), link.mtu());
         Ok(Self { links: Mutex::new(Some(links)), channels: channels.into(), address, addresses, mtu })

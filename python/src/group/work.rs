@@ -116,7 +116,7 @@ impl Work {
         let dict = PyDict::new(py);
         for (name, value) in [
             ("packets_received", stats.packets),
-            ("packets_trimmed", stats.cut),
+            ("packets_trimmed", stats.trimmed),
             ("packets_missing", stats.missing),
             ("packets_sent", stats.sent),
             ("packets_repaired", stats.repaired),

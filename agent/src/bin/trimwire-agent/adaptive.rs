@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 use trimwire_agent::collective::{Algorithm, Collective, Memory, Options, Outcome};
 use trimwire_agent::pacing::Pace;
-use trimwire_planner::sensing::{Adaptive, COUNTS, Counts, Step};
+use trimwire_agent::planes::{Adaptive, COUNTS, Counts, Step};
 
 /// An operation, as the algorithm saw it.
 #[derive(Debug, Clone, Serialize)]
@@ -71,7 +71,7 @@ impl Steering {
             bytes: stats.bytes_expected,
             bytes_arrived: stats.bytes_received,
             packets: stats.packets,
-            cut: stats.cut,
+            cut: stats.trimmed,
             missing: stats.missing,
             repaired: stats.repaired,
             busy_ns: outcome.duration_ns,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranks of a measurement tell each other what they were told to do, before they do it: two that were told different things would wait for each other, or
-//! decode noise.
+//! Ranks of a measurement tell each other what they were told to do, before they do it: two that were
+//! told different things would wait for each other, or decode noise.
 
 use crate::publish::Publisher;
 use crate::{Failure, bad_input, failed};
@@ -27,9 +27,16 @@ fn words(terms: &Terms) -> Vec<u32> {
     words
 }
 
-/// Where the seed and the rows' size stand, which servers take over.
+/// Where stand the seed and the rows' size, which servers take over, and what they compare.
 pub(crate) const SEED: usize = 0;
 pub(crate) const ROW_LOG2: usize = 1;
+pub(crate) const OPERATION: usize = 2;
+pub(crate) const SERVERS: usize = 3;
+
+/// Servers in a number.
+pub(crate) fn of_servers(servers: &[u16]) -> u64 {
+    servers.iter().fold(0, |set, &server| set ^ 1_u64.rotate_left(server.into()))
+}
 
 /// What all said.
 pub(crate) struct Told {

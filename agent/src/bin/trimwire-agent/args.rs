@@ -11,14 +11,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
-    Carrier, Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, HostLink, Link, LinkError, Pacing,
-    Receive, UdpConfig, on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Pacing, Receive, UdpConfig,
+    UdpLink, on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
-use trimwire_encoder::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey,
-};
+use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES, SealKey};
 
 /// What both sides agree on, and how sockets are opened.
 #[derive(Args, Clone)]
@@ -48,10 +46,6 @@ pub(crate) struct LinkArgs {
     /// Spray data over this many UDP source ports.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) source_ports: u16,
-    /// What carries datagrams. `xdp` passes the kernel's network stack by, on interfaces that offer AF_XDP,
-    /// and needs root; elsewhere sockets do, with a warning.
-    #[arg(long, env = "TRIMWIRE_LINK", value_enum, default_value = "sockets")]
-    pub(crate) link: LinkName,
     /// How to receive. `raw` reads whole IP packets: use it behind switches that trim without correcting
     /// lengths. `raw` needs root.
     #[arg(long, value_enum, default_value = "socket")]
@@ -133,12 +127,6 @@ pub(crate) enum RateAlgorithm {
     Fixed,
     Timely,
     Dctcp,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LinkName {
-    Sockets,
-    Xdp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -262,21 +250,8 @@ impl LinkArgs {
         if self.reliable { Reliability::Full } else { Reliability::Bounded { loss: self.loss } }
     }
 
-    /// An endpoint on sockets. `fallback` is bound where neither an address nor an interface is given.
-    pub(crate) fn driver(
-        &self,
-        rank: u16,
-        world: u16,
-        peers: BTreeMap<u16, SocketAddr>,
-        fallback: SocketAddr,
-        rate: Option<(&RateArgs, RateAlgorithm)>,
-    ) -> Result<Driver<HostLink>, Failure> {
-        let (config, links) = self.parts(rank, world, peers, fallback, rate, 1)?;
-        let link = links.into_iter().next().ok_or_else(|| failed(anyhow!("no link")))?;
-        Ok(start(config, link))
-    }
-
-    /// Likewise, before it begins.
+    /// An endpoint and its sockets, before it begins. `fallback` is bound where neither an address nor an
+    /// interface is given.
     pub(crate) fn parts(
         &self,
         rank: u16,
@@ -285,7 +260,7 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateAlgorithm)>,
         channels: u16,
-    ) -> Result<(EndpointConfig, Vec<HostLink>), Failure> {
+    ) -> Result<(EndpointConfig, Vec<UdpLink>), Failure> {
         let given = self.own_addresses()?;
         let (own, port) =
             if given.is_empty() { (vec![fallback.ip()], fallback.port()) } else { (given, self.port()) };
@@ -341,7 +316,7 @@ impl LinkArgs {
     }
 
     /// The sockets of each channel, on a port of all of these addresses and those behind it.
-    pub(crate) fn links(&self, own: &[IpAddr], port: u16, channels: u16) -> Result<Vec<HostLink>, Failure> {
+    pub(crate) fn links(&self, own: &[IpAddr], port: u16, channels: u16) -> Result<Vec<UdpLink>, Failure> {
         let config = UdpConfig {
             data_sockets: self.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
@@ -356,21 +331,7 @@ impl LinkArgs {
             },
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
-        let carrier = if self.link == LinkName::Xdp { Carrier::Xdp } else { Carrier::Sockets };
-        HostLink::open_channels(&config, channels, carrier).map_err(failed)
-    }
-}
-
-impl CodecArgs {
-    /// The layout of a message from an interface with that MTU; jumbo frames have to be asked for, as the receiver's interface is not known.
-    pub(crate) fn layout(&self, coordinates: usize, mtu: Option<u32>) -> Result<Layout, Failure> {
-        let fits = || match mtu {
-            Some(mtu @ ..1_500) => Codec::Rht.coordinates_per_packet(mtu as usize, PLANES, false),
-            _ => DEFAULT_COORDINATES_PER_PACKET,
-        };
-        Layout::new(coordinates, self.coordinates_per_packet.unwrap_or_else(fits))
-            .and_then(|layout| layout.with_row_log2(self.row_log2)?.with_layer_class(self.layer_class))
-            .map_err(bad_input)
+        UdpLink::open_channels(&config, channels).map_err(failed)
     }
 }
 

@@ -6,7 +6,6 @@ use crate::perf::args::{PerfArgs, PushPullArgs};
 use crate::serve::ServeArgs;
 use crate::show::TranscriptCommand;
 use crate::top::TopArgs;
-use crate::transfer::TransferArgs;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -15,7 +14,7 @@ use std::path::PathBuf;
     name = "trimwire-agent",
     version,
     about = "Send gradients over a real network and measure what arrives",
-    after_help = "Exit codes: 0 success, 1 a transfer failed or a check found a fault, 2 usage, 3 bad input."
+    after_help = "Exit codes: 0 success, 1 an operation failed or a check found a fault, 2 usage, 3 bad input."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -24,7 +23,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Measure transfers and collectives, one process a rank.
+    /// Measure collectives, one process a rank.
     #[command(subcommand)]
     Perf(Perf),
     /// Run a parameter server: sum what workers push, until they leave.
@@ -48,11 +47,9 @@ pub(crate) enum Command {
     },
 }
 
-/// Measure transfers and collectives, one process a rank.
+/// Measure collectives, one process a rank.
 #[derive(Subcommand)]
 pub(crate) enum Perf {
-    /// Send gradients one way, from one or several clients to a server, as iperf3 does.
-    Transfer(Box<TransferArgs>),
     /// Sum all ranks' gradients at every rank (columns as in nccl-tests).
     AllReduce(Box<PerfArgs>),
     /// Sum gradients, and leave a shard of the sum at each rank.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command `trimwire-agent`: traffic tests over a real network, in the manner of iperf3 and nccl-tests.
+//! The command `trimwire-agent`: collectives over a real network, in the manner of nccl-tests.
 //!
-//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a transfer failed, 2 usage, 3 bad input.
+//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 an operation failed, 2 usage, 3 bad input.
 #![forbid(unsafe_code)]
 
 mod adaptive;
@@ -10,10 +10,8 @@ mod args;
 mod cli;
 mod doctor;
 mod gradient;
-mod http;
 mod meet;
 mod metrics;
-mod npy;
 mod operation;
 mod perf;
 mod publish;
@@ -23,7 +21,6 @@ mod show;
 mod talk;
 mod top;
 mod transcript;
-mod transfer;
 mod units;
 mod way;
 
@@ -33,7 +30,7 @@ use operation::Operation;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// A transfer failed, or a network cannot be used.
+/// An operation failed, or a network cannot be used.
 const FAILED: u8 = 1;
 /// A file or an address that was given is wrong.
 const BAD_INPUT: u8 = 3;
@@ -61,7 +58,6 @@ fn main() -> ExitCode {
         .init();
     // clap exits with 2 by itself on wrong usage.
     let outcome = match Cli::parse().command {
-        Command::Perf(Perf::Transfer(args)) => transfer::run(&args),
         Command::Perf(Perf::AllReduce(args)) => perf::run(Operation::AllReduce, *args),
         Command::Perf(Perf::ReduceScatter(args)) => perf::run(Operation::ReduceScatter, *args),
         Command::Perf(Perf::AllGather(args)) => perf::run(Operation::AllGather, *args),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
+//! How the ranks of `perf` find each other: as torchrun says, or by addresses written out.
 
 use crate::args::{Address, LinkArgs, RateAlgorithm, RateArgs};
-use crate::operation::Operation;
 use crate::units::time_ns;
 use crate::way::hosts;
 use crate::{Failure, bad_input, failed};
@@ -10,68 +9,35 @@ use anyhow::anyhow;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimwire_agent::cores::{Cores, channels_of};
-use trimwire_agent::driver::interfaces::interfaces;
-use trimwire_agent::driver::{HostLink, Link};
+use trimwire_agent::driver::{Link, UdpLink};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST};
 use trimwire_agent::rendezvous::{
-    Certificates, Config, Hosts, Launch, LaunchError, Member, Offer, RendezvousError, Security, Settings,
-    own_address,
+    Config, Launch, LaunchError, Member, Offer, RendezvousError, Settings, own_address,
 };
 
 /// Who this rank is, and where the others are.
 #[derive(Args)]
 pub(crate) struct RendezvousArgs {
-    /// Rank of this process [default: from the file of hosts].
+    /// Rank of this process.
     #[arg(long, env = "RANK", value_parser = clap::value_parser!(u16).range(..=1023))]
     rank: Option<u16>,
-    /// Number of ranks [default: those of the file of hosts].
+    /// Number of ranks.
     #[arg(long, env = "WORLD_SIZE", value_parser = clap::value_parser!(u16).range(1..=1024))]
     world: Option<u16>,
     /// Addresses of all ranks in order, this one included. Skips the rendezvous.
-    #[arg(
-        long,
-        env = "TRIMWIRE_PEERS",
-        value_delimiter = ',',
-        value_name = "IP[:PORT],…",
-        conflicts_with = "hosts"
-    )]
+    #[arg(long, env = "TRIMWIRE_PEERS", value_delimiter = ',', value_name = "IP[:PORT],…")]
     peers: Vec<Address>,
-    /// File of all hosts, one a line: `10.0.0.1 slots=4`. Rank 0 runs on the first.
-    #[arg(long, env = "TRIMWIRE_HOSTS", value_name = "FILE")]
-    hosts: Option<PathBuf>,
-    /// Slot of this process on its host, with a file of hosts.
-    #[arg(long, env = "LOCAL_RANK", value_name = "SLOT")]
-    local_rank: Option<u16>,
     /// Host of rank 0.
     #[arg(long, env = "MASTER_ADDR", value_name = "HOST")]
     master_addr: Option<String>,
     /// TCP port on which rank 0 meets the others. Under torchrun, whose store listens there, the next one.
     #[arg(long, env = "MASTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     master_port: Option<u16>,
-    /// TCP port on which rank 0 meets the others, whatever MASTER_PORT says.
-    #[arg(long, env = "TRIMWIRE_RENDEZVOUS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    rendezvous_port: Option<u16>,
     /// Wait this long for the other ranks.
     #[arg(long, env = "TRIMWIRE_RENDEZVOUS_TIMEOUT", default_value = "60s", value_parser = time_ns, value_name = "TIME")]
     rendezvous_timeout: u64,
-    /// Count of the job's starts; ranks of another start are refused [default: rank 0's].
-    #[arg(long, env = "TRIMWIRE_GENERATION", value_name = "N")]
-    generation: Option<u32>,
-    /// Meet over TLS: accept certificates that these signed (PEM).
-    #[arg(long, env = "TRIMWIRE_TLS_CA", value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
-    tls_ca: Option<PathBuf>,
-    /// Certificate of this rank (PEM).
-    #[arg(long, env = "TRIMWIRE_TLS_CERT", value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
-    tls_cert: Option<PathBuf>,
-    /// Private key of this rank's certificate (PEM).
-    #[arg(long, env = "TRIMWIRE_TLS_KEY", value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
-    tls_key: Option<PathBuf>,
-    /// Name in rank 0's certificate [default: the host of rank 0].
-    #[arg(long, env = "TRIMWIRE_TLS_SERVER_NAME", value_name = "NAME")]
-    tls_server_name: Option<String>,
 }
 
 /// A rank that knows the others.
@@ -88,7 +54,7 @@ pub(crate) struct Met {
     pub(crate) mtu: Option<u16>,
     pub(crate) endpoint: EndpointConfig,
     /// One a channel.
-    pub(crate) links: Vec<HostLink>,
+    pub(crate) links: Vec<UdpLink>,
 }
 
 /// Who meets others.
@@ -104,8 +70,6 @@ pub(crate) struct Caller<'a> {
     pub(crate) root: u16,
     /// Job and seed that the rank must have, where it repeats a run.
     pub(crate) repeats: &'a dyn Fn(u16) -> Result<Option<(u8, u64)>, Failure>,
-    /// Adds what ranks cannot work together without.
-    pub(crate) terms: &'a dyn Fn(Offer) -> Offer,
 }
 
 impl Caller<'_> {
@@ -156,7 +120,7 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     check_root(args.root, world)?;
     let config = Config {
         master: master.clone(),
-        security: args.rendezvous.security(args.link.seal_key()?)?,
+        key: args.link.seal_key()?,
         timeout: Duration::from_nanos(args.rendezvous.rendezvous_timeout),
     };
     let mut own = args.link.own_addresses()?;
@@ -174,7 +138,6 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     // A run that is repeated has the job and seed that it had.
     let (job, seed) = (args.repeats)(rank)?.unzip();
     let offer = Offer {
-        generation: args.rendezvous.generation,
         job: args.link.job.or(job),
         seed: args.link.seed.or(seed),
         cores,
@@ -182,12 +145,10 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
         ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
     };
     tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
-    let channels = args.channels.map_or("by processors".to_owned(), |channels| channels.to_string());
-    let offer = (args.terms)(offer).term("channels", &channels);
     let agreed = trimwire_agent::rendezvous::meet(offer, &config).map_err(failure)?;
     links.truncate(args.channels.unwrap_or(agreed.channels).into());
     let hosts = hosts(agreed.members.iter().map(|member| member.address.ip()));
-    tracing::info!("generation {} of job {}: seed {}", agreed.generation, agreed.job, agreed.seed);
+    tracing::info!("job {}: seed {}", agreed.job, agreed.seed);
     for (other, Member { address, incarnation }) in
         (0..).zip(agreed.members).filter(|&(other, _)| other != rank)
     {
@@ -202,55 +163,23 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     Ok(Met { rank, world, job, seed, hosts, agreed: true, mtu, endpoint, links })
 }
 
-/// What a job with servers is called: they know nothing else of it.
-pub(crate) fn with_servers(offer: Offer, servers: &[u16]) -> Offer {
-    offer.term("operation", &Operation::PushPull.name()).term("servers", &format!("{servers:?}"))
-}
-
 fn failure(error: RendezvousError) -> Failure {
     match error {
-        RendezvousError::Credentials { .. } | RendezvousError::Offer(_) => bad_input(error),
+        RendezvousError::Offer(_) => bad_input(error),
         error => failed(error),
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| bad_input(anyhow!("{}: {error}", path.display())))
-}
-
 impl RendezvousArgs {
     fn launch(&self) -> Result<Launch, Failure> {
-        let hosts = self.hosts.as_deref().map(|path| {
-            let text = read(path)?;
-            let hosts = Hosts::parse(&String::from_utf8_lossy(&text));
-            hosts.map_err(|error| bad_input(anyhow!("{}: {error}", path.display())))
-        });
         let settings = Settings {
             rank: self.rank,
             world: self.world,
-            local_rank: self.local_rank,
             master_addr: self.master_addr.clone(),
             master_port: self.master_port,
             launcher_listens: std::env::var("TORCHELASTIC_USE_AGENT_STORE")
                 .is_ok_and(|value| value == "True"),
-            port: self.rendezvous_port,
-            hosts: hosts.transpose()?,
         };
-        let own: Vec<IpAddr> =
-            interfaces().map_err(failed)?.into_iter().map(|interface| interface.address).collect();
-        Launch::new(settings, &own).map_err(|error| match &self.hosts {
-            Some(path) => bad_input(anyhow!("{}: {error}", path.display())),
-            None => bad_input(error),
-        })
-    }
-
-    fn security(&self, key: Option<trimwire_encoder::SealKey>) -> Result<Security, Failure> {
-        let files = (self.tls_ca.as_deref(), self.tls_cert.as_deref(), self.tls_key.as_deref());
-        let (Some(ca), Some(certificate), Some(private)) = files else {
-            return Ok(Security { key, certificates: None });
-        };
-        let (ca, certificate, private) = (read(ca)?, read(certificate)?, read(private)?);
-        let server_name = self.tls_server_name.clone();
-        Ok(Security { key, certificates: Some(Certificates { ca, certificate, key: private, server_name }) })
+        Launch::new(settings).map_err(bad_input)
     }
 }

@@ -127,13 +127,13 @@ fn peers(registry: &mut Registry, snapshot: &Snapshot) {
         ("sent_payload_bytes", "Payload bytes of DATA packets sent", |s| s.data_bytes_sent),
         ("repair_packets", "Repairs sent", |s| s.repairs_sent),
         ("arrived_packets", "Packets that the peer says have arrived", |s| s.arrived),
-        ("trimmed_packets", "Packets that the peer says have arrived trimmed", |s| s.cut),
+        ("trimmed_packets", "Packets that the peer says have arrived trimmed", |s| s.trimmed),
         ("marked_packets", "Packets that the peer says have arrived marked CE", |s| s.marked),
         ("lost_packets", "Packets found to be lost on the way there", |s| s.lost),
         ("sent_messages", "Messages that the peer has taken", |s| s.messages_sent),
         ("received_packets", "DATA packets received", |s| s.data_received),
         ("received_payload_bytes", "Payload bytes of DATA packets received", |s| s.data_bytes_received),
-        ("received_trimmed_packets", "DATA packets received trimmed", |s| s.cut_received),
+        ("received_trimmed_packets", "DATA packets received trimmed", |s| s.trimmed_received),
         ("received_messages", "Messages delivered", |s| s.messages_received),
         ("delivered_packets", "Packets of the messages delivered", |s| s.packets_delivered),
         ("missing_packets", "Packets of the messages delivered of which nothing came", |s| s.missing),
@@ -181,7 +181,7 @@ fn paths(registry: &mut Registry, snapshot: &Snapshot) {
         ("sent_packets", "DATA packets sent this way", |s| s.sent),
         ("sent_payload_bytes", "Payload bytes of DATA packets sent this way", |s| s.bytes_sent),
         ("arrived_packets", "Packets known to have arrived this way", |s| s.arrived),
-        ("trimmed_packets", "Packets known to have arrived trimmed this way", |s| s.cut),
+        ("trimmed_packets", "Packets known to have arrived trimmed this way", |s| s.trimmed),
         ("lost_packets", "Packets found to be lost this way", |s| s.lost),
     ];
     for (name, help, read) in counters {
@@ -231,12 +231,17 @@ mod tests {
     use trimwire_agent::snapshot::PathSnapshot;
 
     fn snapshot(paths: u16) -> Snapshot {
-        let stats =
-            PeerStats { arrived: 100, cut: 7, missing: 3, data_bytes_sent: 140_000, ..PeerStats::default() };
+        let stats = PeerStats {
+            arrived: 100,
+            trimmed: 7,
+            missing: 3,
+            data_bytes_sent: 140_000,
+            ..PeerStats::default()
+        };
         let path = |port| PathSnapshot {
             source_port: port,
             share: 0.25,
-            stats: PathStats { sent: 25, cut: 2, rtt_ns: 50_000, ..PathStats::default() },
+            stats: PathStats { sent: 25, trimmed: 2, rtt_ns: 50_000, ..PathStats::default() },
         };
         let peer = PeerSnapshot {
             rank: 4,

@@ -7,7 +7,7 @@ mod epochs;
 mod sums;
 
 use crate::adaptive::{self, Steering, Taken};
-use crate::agreement::{Terms, agree};
+use crate::agreement::{Terms, agree, of_servers};
 use crate::args::start;
 use crate::meet::Met;
 use crate::operation::Operation;
@@ -113,11 +113,11 @@ fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> OperationRecor
 fn told(args: &PerfArgs, seed: u64, channels: usize) -> Terms {
     let options = options(args);
     let loss = if args.link.reliable { 0.0 } else { args.link.loss };
-    let servers = args.servers.iter().fold(0, |set, &server| set ^ 1_u64.rotate_left(server.into()));
     vec![
         ("--seed", seed),
         ("--row-log2", args.codec.row_log2.into()),
         ("the operation's number", args.operation as u64),
+        ("the sum of 2^--servers", of_servers(&args.servers)),
         ("-b", args.min_bytes),
         ("-e", args.max_bytes),
         ("-f", args.step_factor),
@@ -132,7 +132,6 @@ fn told(args: &PerfArgs, seed: u64, channels: usize) -> Terms {
         ("--layer-class", args.codec.layer_class.into()),
         ("--coordinates-per-packet", args.codec.coordinates_per_packet.unwrap_or(0) as u64),
         ("--loss, in millionths,", (f64::from(loss) * 1e6).round() as u64),
-        ("the sum of 2^--servers", servers),
         ("--channels", channels as u64),
         ("a hash of --adaptive", args.adaptive.as_deref().map_or(0, digest)),
     ]

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lets others look at a rank while it runs: a copy of what its endpoint tells, made once a second by the thread that drives it.
+//! Lets others look at a rank while it runs: a copy of what its endpoint tells, made once a second
+//! by the thread that drives it.
 
 use crate::metrics::{self, Operations};
-use crate::{Failure, failed, http};
+use crate::{Failure, failed};
 use anyhow::anyhow;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::driver::channels::Counts;
 use trimwire_agent::driver::{Application, Driver, Link, LinkStats};
 use trimwire_agent::snapshot::Snapshot;
+use trimwire_metrics_http::{Page, Server};
 
 const EVERY_NS: u64 = 1_000_000_000;
 
@@ -17,7 +19,7 @@ type Shared = Arc<Mutex<Option<(Snapshot, LinkStats)>>>;
 /// Publishes an endpoint, if anybody wants that.
 pub(crate) struct Publisher {
     /// `None`: nobody does.
-    shared: Option<Shared>,
+    shared: Option<(Shared, Server)>,
     operations: Operations,
     /// Of channels that another thread drives.
     others: Counts,
@@ -32,17 +34,20 @@ impl Publisher {
             return Ok(Self { shared: None, operations, others: Counts::default(), due_ns: u64::MAX });
         };
         let (seen, counted) = (Arc::clone(&shared), operations.clone());
-        let text = move || {
+        let page = move |path: &str| {
+            if path != "/metrics" {
+                return None;
+            }
             let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            seen.map_or_else(
+            Some(Page::metrics(seen.map_or_else(
                 || "# EOF\n".to_owned(),
                 |(snapshot, link)| metrics::text(&snapshot, link, &counted),
-            )
+            )))
         };
-        let address = http::serve(address, text)
+        let server = trimwire_metrics_http::serve(address, "Metrics are at /metrics", page)
             .map_err(|error| failed(anyhow!("cannot serve metrics on TCP {address}: {error}")))?;
-        tracing::info!("metrics at http://{address}/metrics");
-        Ok(Self { shared: Some(shared), operations, others: Counts::default(), due_ns: 0 })
+        tracing::info!("metrics at http://{}/metrics", server.address());
+        Ok(Self { shared: Some((shared, server)), operations, others: Counts::default(), due_ns: 0 })
     }
 
     /// What operations are counted in.
@@ -57,7 +62,7 @@ impl Publisher {
 
     /// Copies what the endpoint tells.
     pub(crate) fn publish<L: Link>(&mut self, driver: &mut Driver<L>) {
-        let Some(shared) = &self.shared else { return };
+        let Some((shared, _)) = &self.shared else { return };
         let mut told = (driver.endpoint().snapshot(), driver.link_stats());
         self.others.add(&mut told.0, &mut told.1);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);

@@ -3,7 +3,8 @@
 
 use crate::agreement;
 use crate::args::{LinkArgs, RateAlgorithm, RateArgs, start};
-use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
+use crate::meet::{Caller, Met, RendezvousArgs};
+use crate::operation::Operation;
 use crate::publish::Publisher;
 use crate::report::Totals;
 use crate::transcript::{FaultShares, Files, Recorded, ServerTranscriptArgs, ended, notice, served};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::collective::{Communicator, CommunicatorConfig, Done, Outcome, Task};
 use trimwire_agent::driver::misbehaving::Misbehaving;
-use trimwire_agent::driver::{Application, Driver, HostLink, Link, Wake, default_threads};
+use trimwire_agent::driver::{Application, Driver, Link, UdpLink, Wake, default_threads};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event};
 use trimwire_agent::serve::{Server, lowest_worker};
 use trimwire_agent::transcript::{Filter, Filtered, Header};
@@ -187,7 +188,7 @@ struct Begun {
     world: u16,
     job: u8,
     endpoint: EndpointConfig,
-    link: HostLink,
+    link: UdpLink,
     /// `None`: the lowest worker tells.
     agreed_seed: Option<u64>,
 }
@@ -203,7 +204,6 @@ fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
         rate: (&args.rate, args.rate_algorithm),
         root: 0,
         repeats: &repeats,
-        terms: &|offer| with_servers(offer, &args.servers),
     }
     .meet()?;
     if !args.servers.contains(&rank) {
@@ -288,6 +288,13 @@ impl Serving<'_> {
         let root = lowest_worker(world, &args.servers).unwrap_or(0);
         let terms = told.terms.get(usize::from(root)).cloned().flatten().unwrap_or_default();
         let term = |at: usize| terms.get(at).copied().unwrap_or(0);
+        let (operation, servers) = (term(agreement::OPERATION), term(agreement::SERVERS));
+        if operation != Operation::PushPull as u64 || servers != agreement::of_servers(&args.servers) {
+            return Ok(End::Failed(format!(
+                "rank {root} does not push and pull with --servers {:?}",
+                args.servers
+            )));
+        }
         let seed = agreed_seed.unwrap_or(term(agreement::SEED));
         let config = CommunicatorConfig {
             job_seed: seed,
@@ -331,7 +338,7 @@ impl Serving<'_> {
                 Ok(Some(outcome)) => {
                     report.operations += 1;
                     report.packets += outcome.stats.packets;
-                    report.trimmed += outcome.stats.cut;
+                    report.trimmed += outcome.stats.trimmed;
                     report.missing += outcome.stats.missing;
                     publisher.operations().took("push-pull", outcome.duration_ns);
                 }

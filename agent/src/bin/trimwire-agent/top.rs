@@ -3,7 +3,7 @@
 
 use crate::report::table;
 use crate::units::rate_text;
-use crate::{Failure, bad_input, failed, http, print};
+use crate::{Failure, bad_input, failed, print};
 use anyhow::anyhow;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -125,8 +125,11 @@ pub(crate) fn run(args: &TopArgs) -> Result<bool, Failure> {
     }
     let live = std::io::stdout().is_terminal() && !args.once;
     let clock = Clock::start();
-    let look =
-        || args.ranks.iter().map(|&address| (address, http::get(address).map(|text| Look::parse(&text))));
+    let look = || {
+        args.ranks.iter().map(|&address| {
+            (address, trimwire_metrics_http::get(address, "/metrics").map(|text| Look::parse(&text)))
+        })
+    };
     let (mut before, mut before_ns): (BTreeMap<_, _>, u64) = (look().collect(), clock.now_ns());
     if let Some((address, Err(error))) = before.iter().find(|_| before.values().all(Result::is_err)) {
         return Err(failed(anyhow!(

@@ -92,7 +92,7 @@ impl FromStr for FaultShares {
             }
             *match kind {
                 "drop" => &mut faults.drop,
-                "truncate" => &mut faults.cut,
+                "truncate" => &mut faults.truncate,
                 "trim" => &mut faults.trim,
                 "duplicate" => &mut faults.duplicate,
                 "reorder" => &mut faults.reorder,
@@ -260,7 +260,7 @@ mod tests {
     fn shares_of_faults_are_named_and_below_one() {
         let faults = |text: &str| text.parse::<FaultShares>().map(|FaultShares(faults)| faults);
         let got = faults("drop=0.01,truncate=0.2").expect("shares");
-        assert_eq!((got.drop, got.cut, got.reorder), (0.01, 0.2, 0.0));
+        assert_eq!((got.drop, got.truncate, got.reorder), (0.01, 0.2, 0.0));
         assert!(faults("drop").is_err_and(|error| error.contains("KIND=SHARE")));
         assert!(
             faults("drip=0.1").is_err_and(|error| error.contains("drop, truncate, trim, duplicate, reorder"))

@@ -44,14 +44,6 @@ impl WayArgs {
             ..options.clone()
         }
     }
-
-    /// By name: ranks that go different ways do not meet on any.
-    pub(crate) fn terms(&self) -> [(&'static str, String); 3] {
-        let algorithm =
-            self.algorithm.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        let deadline = self.deadline.map_or_else(|| "none".to_owned(), |ns| format!("{ns} ns"));
-        [("algorithm", algorithm), ("deadline", deadline), ("consistent", self.consistent.to_string())]
-    }
 }
 
 /// A number for each address, the same for those of one host.

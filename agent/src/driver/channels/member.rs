@@ -138,7 +138,8 @@ impl Application<()> for Member {
         // Epochs are the first channel's business.
         while self.communicator.poll_epoch().is_some() {}
         while let Some(mut outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
-            // The first channel has the same memory, and gives it back once nobody else has it: so this one lets go before it says anything.
+            // The first channel has the same memory, and gives it back once nobody else has it: so
+            // this one lets go before it says anything.
             (outcome.input, outcome.output) = (None, None);
             self.say(News::Ended(outcome));
         }

@@ -43,7 +43,8 @@ impl Membership {
                     return;
                 }
                 if now_ns.saturating_sub(running.due_ns) >= give_up_ns / 2 {
-                    // It was this rank that paused: nobody was heard because nobody was listened to.
+                    // It was this rank that paused: nobody was heard because nobody was listened
+                    // to.
                     running.heard_ns.values_mut().for_each(|heard_ns| *heard_ns = now_ns);
                 }
                 running.due_ns = now_ns.saturating_add(repeat_ns);

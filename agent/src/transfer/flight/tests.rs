@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::wire::cut_map::{Detail, write_part};
+use crate::wire::trim_map::{Detail, write_part};
 
 const RTT: u64 = 20_000;
 const LATE: Option<Late> = Some(Late { asked_ns: 60_000, delay_ns: 100_000 });
@@ -40,13 +40,13 @@ fn a_later_packet_of_the_same_path_shows_a_loss_at_once_and_one_of_another_path_
 }
 
 #[test]
-fn a_cut_packet_overtakes_and_shows_nothing() {
+fn a_trimmed_packet_overtakes_and_shows_nothing() {
     let mut flight = Flight::new(2, FULL, false);
     flight.sent(0, 0, 0, 100);
     flight.sent(50_000, 1, 0, 100);
     assert_eq!(
         learn(&mut flight, 60_000, &[0, 3]),
-        News { arrived: 1, cut: 1, improved: true, ..News::default() }
+        News { arrived: 1, trimmed: 1, improved: true, ..News::default() }
     );
     assert!(lost(&mut flight, 60_000, 2).is_empty());
     assert_eq!(lost(&mut flight, 100_000, 2), [0], "but time does");
@@ -88,12 +88,12 @@ fn a_repair_counts_from_its_own_time_of_sending() {
 }
 
 #[test]
-fn a_tail_that_is_cut_again_is_not_waited_for() {
+fn a_tail_that_is_trimmed_again_is_not_waited_for() {
     let mut flight = Flight::new(1, FULL, false);
     flight.set_wanted(Wanted::EveryPlane);
     flight.sent(0, 0, 0, 100);
     learn(&mut flight, RTT, &[1]);
-    assert_eq!(flight.in_flight().bytes, 0, "the rest was cut off");
+    assert_eq!(flight.in_flight().bytes, 0, "the rest was trimmed");
     flight.sent(RTT, 0, 1, 90);
     learn(&mut flight, 2 * RTT, &[1]);
     assert_eq!(flight.in_flight().bytes, 90, "nothing has come of the tail");
@@ -113,7 +113,7 @@ fn a_message_may_do_without_as_many_as_its_receiver_says() {
 }
 
 #[test]
-fn the_tail_of_a_cut_packet_is_asked_for_where_every_plane_is_wanted() {
+fn the_tail_of_a_trimmed_packet_is_asked_for_where_every_plane_is_wanted() {
     let mut flight = Flight::new(2, FULL, false);
     flight.set_wanted(Wanted::EveryPlane);
     flight.sent(0, 0, 0, 100);

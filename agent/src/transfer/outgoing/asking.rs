@@ -5,11 +5,12 @@ use super::{Next, Outgoing, Pass};
 use crate::config::TimeoutConfig;
 use crate::transfer::path::PathEstimate;
 use crate::transfer::{TransferError, backoff};
-use crate::wire::cut_map::CutMap;
+use crate::wire::trim_map::TrimMap;
 use crate::wire::{Probe, Progress};
 
 impl Outgoing {
-    /// Data has left: when to ask, if nobody says anything. `true`: at once, because it was the last of it.
+    /// Data has left: when to ask, if nobody says anything. `true`: at once, because it was the
+    /// last of it.
     pub(crate) fn after_data(
         &mut self,
         now_ns: u64,
@@ -59,7 +60,7 @@ impl Outgoing {
             want_map: self.map.is_some(),
             finish: self.finish && self.all_sent(),
             grace_ns: grace_ns.min(u64::from(u32::MAX)) as u32,
-            map_offset: self.map.as_ref().map_or(0, CutMap::known_until),
+            map_offset: self.map.as_ref().map_or(0, TrimMap::known_until),
         }
     }
 
@@ -124,7 +125,8 @@ impl Outgoing {
         if self.has_data() { Next::Data } else { Next::Wait }
     }
 
-    /// Nothing gets through: the next packet is tried when the timer expires. `false`: something does.
+    /// Nothing gets through: the next packet is tried when the timer expires. `false`: something
+    /// does.
     pub(super) fn wait_for_trial(
         &mut self,
         now_ns: u64,

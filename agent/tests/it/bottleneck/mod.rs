@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One congested port in virtual time: senders with a pacer and a rate algorithm each, a FIFO with the ladder of thresholds (mark, cut, drop)
-//! and a trim queue served first, and receivers that report the first packet and every sixteenth. Same seed, same figures, on every machine.
+//! One congested port in virtual time: senders with a pacer and a rate algorithm each, a FIFO with
+//! the ladder of thresholds (mark, trim, drop) and a trim queue served first, and receivers that
+//! report the first packet and every sixteenth. Same seed, same figures, on every machine.
 #![allow(dead_code, reason = "each program uses a part")]
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU16;
 use trimwire_agent::pacing::Pacer;
-use trimwire_agent::rate::{Feedback, PathModel, RateConfig, RateLaw};
+use trimwire_agent::rate::{Feedback, PathModel, RateAlgorithm, RateConfig};
 
-/// Frame bytes of a whole packet of ten planes at an MTU of 1500, of one cut to eight planes, and of one cut to a single one
-/// (docs/reference/fabric-file.md).
+/// Frame bytes of a whole packet of ten planes at an MTU of 1500, of one trimmed to eight planes,
+/// and of one trimmed to a single one (docs/reference/fabric-file.md).
 pub(crate) const WHOLE: u64 = 1_406;
 pub(crate) const SHALLOW: u64 = 510;
 pub(crate) const DEEP: u64 = 118;
@@ -25,7 +26,8 @@ pub(crate) enum Told {
     Nothing,
     /// How many do just now: the port leads to one receiver.
     Number,
-    /// That nobody else does: the port is somewhere in the fabric, and behind it each flow has its own receiver.
+    /// That nobody else does: the port is somewhere in the fabric, and behind it each flow has its
+    /// own receiver.
     Alone,
 }
 
@@ -35,18 +37,20 @@ pub(crate) struct Port {
     pub(crate) rate_bps: u64,
     /// Round trip without queues: half of it from a sender to its receiver, half back.
     pub(crate) base_rtt_ns: u64,
-    /// Whether packets may be cut; where they may not they are marked instead.
+    /// Whether packets may be trimmed; where they may not they are marked instead.
     pub(crate) trimming: bool,
     pub(crate) mark_at_ns: u64,
     /// Of less important packets, and of important ones.
     pub(crate) shallow_at_ns: [u64; 2],
     pub(crate) deep_at_ns: [u64; 2],
     pub(crate) drop_at_ns: u64,
-    /// The trim queue holds so much, and takes this share of the line once it has used up as large a burst.
+    /// The trim queue holds so much, and takes this share of the line once it has used up as large
+    /// a burst.
     pub(crate) trim_limit_ns: u64,
     pub(crate) trim_cap: f64,
-    /// Each packet is late by up to this on its way to the port, in order: other traffic in other switches. Without any, flows that send
-    /// as regularly as the port does lock into each other's phases.
+    /// Each packet is late by up to this on its way to the port, in order: other traffic in other
+    /// switches. Without any, flows that send as regularly as the port does lock into each other's
+    /// phases.
     pub(crate) jitter_ns: u64,
     /// Bursts have at least so many packets, whatever the pacer advises.
     pub(crate) least_burst: usize,
@@ -54,7 +58,8 @@ pub(crate) struct Port {
     pub(crate) random_loss: f64,
     /// What receivers tell senders of who else sends to them.
     pub(crate) told: Told,
-    /// Receivers want every plane. (Senders have always something to send, so that repairs are packets as any.)
+    /// Receivers want every plane. (Senders have always something to send, so that repairs are
+    /// packets as any.)
     pub(crate) repaired: bool,
     /// Each sender's part of the line as the algorithms are told it ([`PathModel::planned_bps`]).
     pub(crate) planned_bps: Option<u64>,
@@ -87,7 +92,7 @@ impl Port {
         Self { trimming: false, ..Self::trimming(rate_bps) }
     }
 
-    /// What a algorithm is told of it.
+    /// What an algorithm is told of it.
     pub(crate) fn path(&self) -> PathModel {
         PathModel {
             trim_delay_ns: self.shallow_at_ns[0],
@@ -108,7 +113,8 @@ pub(crate) struct Flow {
 /// What happened in one interval of time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
-    /// By flow: packets that arrived whole, that arrived cut, that were lost, and the rate at the interval's end, bit/s.
+    /// By flow: packets that arrived whole, that arrived trimmed, that were lost, and the rate at
+    /// the interval's end, bit/s.
     pub(crate) flows: Vec<FlowSample>,
     /// Times that arriving packets found in the data queue, ns.
     pub(crate) queue_ns: Vec<u32>,
@@ -117,7 +123,7 @@ pub(crate) struct Sample {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FlowSample {
     pub(crate) whole: u32,
-    pub(crate) cut: u32,
+    pub(crate) trimmed: u32,
     pub(crate) lost: u32,
     pub(crate) rate_bps: u64,
 }
@@ -143,7 +149,7 @@ enum Event {
 }
 
 struct Sender {
-    algorithm: Box<dyn RateLaw>,
+    algorithm: Box<dyn RateAlgorithm>,
     pacer: Pacer,
     nic: Pacer,
     flow: Flow,
@@ -260,7 +266,8 @@ impl Bottleneck {
         share > 0.0 && ((self.draw() >> 11) as f64) < share * (1_u64 << 53) as f64
     }
 
-    /// The interval of this moment; those that passed without an event have the rates of the one before.
+    /// The interval of this moment; those that passed without an event have the rates of the one
+    /// before.
     fn sample(&mut self) -> &mut Sample {
         let index = (self.now_ns / self.interval_ns) as usize;
         while self.samples.len() <= index {
@@ -307,7 +314,8 @@ impl Bottleneck {
         }
     }
 
-    /// A burst leaves a sender back to back, and the next one when the pacer says, with the jitter of up to one packet's time.
+    /// A burst leaves a sender back to back, and the next one when the pacer says, with the jitter
+    /// of up to one packet's time.
     fn send(&mut self, index: usize) {
         let (now_ns, port) = (self.now_ns, self.port);
         let jitter_most_ns = self.time_of(WHOLE);
@@ -375,10 +383,10 @@ impl Bottleneck {
         let most = self.port.trim_limit_ns as f64 * per_ns;
         let earned = (self.now_ns - self.credit_ns) as f64 * per_ns * self.port.trim_cap;
         (self.credit, self.credit_ns) = ((self.credit + earned).min(most), self.now_ns);
-        let cut_bytes = self.trimmed.front().map_or(0, |packet| packet.bytes);
-        let packet = if cut_bytes > 0 && (self.credit >= cut_bytes as f64 || self.data.is_empty()) {
-            self.credit = (self.credit - cut_bytes as f64).max(0.0);
-            self.trimmed_bytes -= cut_bytes;
+        let trimmed_bytes = self.trimmed.front().map_or(0, |packet| packet.bytes);
+        let packet = if trimmed_bytes > 0 && (self.credit >= trimmed_bytes as f64 || self.data.is_empty()) {
+            self.credit = (self.credit - trimmed_bytes as f64).max(0.0);
+            self.trimmed_bytes -= trimmed_bytes;
             self.trimmed.pop_front()
         } else {
             let packet = self.data.pop_front();
@@ -395,10 +403,10 @@ impl Bottleneck {
     fn receive(&mut self, packet: Packet) {
         let (index, now_ns) = (packet.flow, self.now_ns);
         let flow = &mut self.sample().flows[index];
-        *(if packet.bytes < WHOLE { &mut flow.cut } else { &mut flow.whole }) += 1;
+        *(if packet.bytes < WHOLE { &mut flow.trimmed } else { &mut flow.whole }) += 1;
         let sender = &mut self.senders[index];
         sender.news.arrived += 1;
-        sender.news.cut += u32::from(packet.bytes < WHOLE);
+        sender.news.trimmed += u32::from(packet.bytes < WHOLE);
         sender.news.marked += u32::from(packet.marked);
         if packet.bytes == WHOLE {
             sender.whole = Some((packet.sent_ns, now_ns));
@@ -406,9 +414,9 @@ impl Bottleneck {
         self.report_if_due(index, REPORT);
     }
 
-    /// Sends a report if so many packets arrived or were lost, and about a flow's very first packet at once: it tells the round trip before
-    /// there is a queue. The round trip travels as the time of sending and the time that the
-    /// receiver held it.
+    /// Sends a report if so many packets arrived or were lost, and about a flow's very first packet
+    /// at once: it tells the round trip before there is a queue. The round trip travels as the time
+    /// of sending and the time that the receiver held it.
     fn report_if_due(&mut self, index: usize, packets: u32) {
         let now_ns = self.now_ns;
         let sender = &mut self.senders[index];
@@ -438,7 +446,8 @@ impl Bottleneck {
 pub(crate) struct Figures {
     /// Of the line: frames that arrived whole.
     pub(crate) whole_share: f64,
-    /// Of the line: all frames that arrived, each at its size before the cut; every one brought its coordinates.
+    /// Of the line: all frames that arrived, each at its size before the trim; every one brought
+    /// its coordinates.
     pub(crate) coordinates_share: f64,
     /// Jain's index of the flows' arrivals in the whole time, and its least value in 5 ms.
     pub(crate) jain: f64,
@@ -446,7 +455,7 @@ pub(crate) struct Figures {
     pub(crate) queue_p50_ns: u32,
     pub(crate) queue_p99_ns: u32,
     /// Of the packets.
-    pub(crate) cut_share: f64,
+    pub(crate) trimmed_share: f64,
     pub(crate) loss: f64,
 }
 
@@ -459,16 +468,16 @@ impl Figures {
         interval_ns: u64,
     ) -> Self {
         let mut by_flow = vec![0.0; flows.len()];
-        let (mut whole, mut cut, mut lost) = (0.0, 0.0, 0.0);
+        let (mut whole, mut trimmed, mut lost) = (0.0, 0.0, 0.0);
         let mut queue: Vec<u32> = Vec::new();
         for sample in samples {
             queue.extend(&sample.queue_ns);
             for (sum, flow) in by_flow.iter_mut().zip(&sample.flows[flows.clone()]) {
-                *sum += f64::from(flow.whole + flow.cut);
+                *sum += f64::from(flow.whole + flow.trimmed);
             }
             for flow in &sample.flows {
                 whole += f64::from(flow.whole);
-                cut += f64::from(flow.cut);
+                trimmed += f64::from(flow.trimmed);
                 lost += f64::from(flow.lost);
             }
         }
@@ -482,17 +491,18 @@ impl Figures {
         let line = samples.len() as f64 * interval_ns as f64 * port.rate_bps as f64 / 8e9;
         Self {
             whole_share: whole * WHOLE as f64 / line,
-            coordinates_share: (whole + cut) * WHOLE as f64 / line,
+            coordinates_share: (whole + trimmed) * WHOLE as f64 / line,
             jain: jain(&by_flow),
             queue_p50_ns: quantile(0.5),
             queue_p99_ns: quantile(0.99),
-            cut_share: cut / (whole + cut + lost).max(1.0),
-            loss: lost / (whole + cut + lost).max(1.0),
+            trimmed_share: trimmed / (whole + trimmed + lost).max(1.0),
+            loss: lost / (whole + trimmed + lost).max(1.0),
         }
     }
 }
 
-/// Jain's index: 1 where all have the same, 1/n where one has all (Jain, Chiu and Hawe, DEC-TR-301, 1984).
+/// Jain's index: 1 where all have the same, 1/n where one has all (Jain, Chiu and Hawe, DEC-TR-301,
+/// 1984).
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Done, Offloaded, Options, Outcome, StartError, Task,
 };
-use trimwire_agent::endpoint::{Event, Reliability};
+use trimwire_agent::endpoint::{Endpoint, Event, Reliability};
 use trimwire_encoder::SealKey;
 
 pub(crate) struct Group {
@@ -62,7 +62,8 @@ impl Group {
         self.run_seen(until_ns, |_, _, _| {})
     }
 
-    /// Likewise; rows that are coded elsewhere are given to `device` (with the rank), which is asked for what is done (`None`) again and again.
+    /// Likewise; rows that are coded elsewhere are given to `device` (with the rank), which is
+    /// asked for what is done (`None`) again and again.
     pub(crate) fn run_offloading(
         &mut self,
         until_ns: u64,
@@ -104,9 +105,20 @@ impl Group {
     pub(crate) fn run_seen(
         &mut self,
         until_ns: u64,
-        mut see: impl FnMut(u64, usize, &mut Event),
+        see: impl FnMut(u64, usize, &mut Event),
     ) -> Vec<(usize, Outcome)> {
-        let results = RefCell::new(Vec::new());
+        let mut results = Vec::new();
+        self.run_taken(until_ns, see, |_, rank, outcome, _, _| results.push((rank, outcome)));
+        results
+    }
+
+    /// Likewise; `take` is given each outcome, with the rank's communicator and endpoint.
+    pub(crate) fn run_taken(
+        &mut self,
+        until_ns: u64,
+        mut see: impl FnMut(u64, usize, &mut Event),
+        mut take: impl FnMut(u64, usize, Outcome, &mut Communicator, &mut Endpoint),
+    ) {
         let communicators = RefCell::new(&mut self.communicators);
         self.network.run_with(
             until_ns,
@@ -120,11 +132,10 @@ impl Group {
                 let communicator = &mut communicators.borrow_mut()[rank];
                 let worked = communicator.work(now_ns, endpoint);
                 let Some(outcome) = communicator.poll_outcome(now_ns, endpoint) else { return worked };
-                results.borrow_mut().push((rank, outcome));
+                take(now_ns, rank, outcome, communicator, endpoint);
                 true
             },
         );
-        results.into_inner()
     }
 
     /// Nothing is under way at any rank, and no timer runs.

@@ -78,7 +78,7 @@ impl Plan {
         if self.promise == Promise::Exact { Codec::Raw.planes() } else { self.planes }
     }
 
-    /// Whether everything that was cut or lost is sent again until it is there.
+    /// Whether everything that was trimmed or lost is sent again until it is there.
     pub(crate) fn repairs_all(&self) -> bool {
         matches!(self.promise, Promise::Reliable | Promise::Exact)
     }
@@ -134,13 +134,13 @@ pub(crate) struct Case {
     /// Empty: every rank is alone on its host.
     pub(crate) hosts: Vec<u32>,
     pub(crate) operations: Vec<Plan>,
-    /// Coordinates of a packet of what may be cut.
+    /// Coordinates of a packet of what may be trimmed.
     pub(crate) coordinates_per_packet: usize,
     /// Longest packet of what is exact, bytes.
     pub(crate) mtu: usize,
     pub(crate) row_log2: u8,
     pub(crate) faults: Faults,
-    /// The DCTCP-like law; else everybody sends at the line's rate.
+    /// The DCTCP-like algorithm; else everybody sends at the line's rate.
     pub(crate) adapts: bool,
     pub(crate) sealed: bool,
     /// The ranks have met before.
@@ -177,9 +177,10 @@ impl Case {
         self.operations.iter().map(packets).max().unwrap_or(0)
     }
 
-    /// Chance that a DATA packet of an operation does not do what it has to: to bring everything, or to bring a plane.
+    /// Chance that a DATA packet of an operation does not do what it has to: to bring everything,
+    /// or to bring a plane.
     pub(crate) fn failure(&self, plan: &Plan) -> f64 {
-        let Faults { drop_data, cut, cut_to_at_least: least, cut_to_at_most: most, .. } = self.faults;
+        let Faults { drop_data, trim, trim_to_at_least: least, trim_to_at_most: most, .. } = self.faults;
         let wasted = if plan.repairs_all() || plan.sent_planes() == 1 {
             1.0
         } else {
@@ -187,15 +188,15 @@ impl Case {
             let (least, most) = (least.min(whole), most.min(whole).max(least.min(whole)));
             (one.saturating_sub(least) as f64 / (most - least + 1) as f64).clamp(0.0, 1.0)
         };
-        drop_data + (1.0 - drop_data) * cut * wasted
+        drop_data + (1.0 - drop_data) * trim * wasted
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Faults { data_delay_ns, control_delay_ns, jitter_ns, drop_data, drop_control, cut, .. } =
+        let Faults { data_delay_ns, control_delay_ns, jitter_ns, drop_data, drop_control, trim, .. } =
             self.faults;
-        let Faults { cut_to_at_least, cut_to_at_most, duplicate, .. } = self.faults;
+        let Faults { trim_to_at_least, trim_to_at_most, duplicate, .. } = self.faults;
         writeln!(
             f,
             "{} ranks on hosts {:?}, {} coordinates a packet (exact: MTU {}), rows of 2^{}, {}{}{}",
@@ -204,15 +205,15 @@ impl fmt::Display for Case {
             self.coordinates_per_packet,
             self.mtu,
             self.row_log2,
-            if self.adapts { "DCTCP-like law" } else { "line rate" },
+            if self.adapts { "DCTCP-like algorithm" } else { "line rate" },
             if self.sealed { ", sealed" } else { "" },
             if self.warm { ", who have met" } else { "" },
         )?;
-        let most = if cut_to_at_most == usize::MAX { "all".to_owned() } else { cut_to_at_most.to_string() };
+        let most = if trim_to_at_most == usize::MAX { "all".to_owned() } else { trim_to_at_most.to_string() };
         writeln!(
             f,
             "data {data_delay_ns} ns, control {control_delay_ns} ns, jitter {jitter_ns} ns; lost {drop_data:.4} and {drop_control:.4}; \
-             cut {cut:.3} to {cut_to_at_least}..{most} bytes; doubled {duplicate:.3}"
+             trimmed {trim:.3} to {trim_to_at_least}..{most} bytes; doubled {duplicate:.3}"
         )?;
         writeln!(f, "{:?}", self.trouble)?;
         for (number, plan) in self.operations.iter().enumerate() {

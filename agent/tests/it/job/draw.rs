@@ -6,10 +6,11 @@ use crate::network::{Faults, Random};
 use trimwire_agent::collective::{Algorithm, ElementType};
 use trimwire_encoder::PLANES;
 
-/// Packets of one cut map: messages of more have several parts.
+/// Packets of one trim map: messages of more have several parts.
 const MAP_PACKETS: u64 = 5_212;
 
-/// How much work a case may be, in packets and in coordinates that are coded, over all ranks and operations.
+/// How much work a case may be, in packets and in coordinates that are coded, over all ranks and
+/// operations.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) packets: u64,
@@ -171,18 +172,18 @@ impl Case {
         }
         faults.duplicate = if random.chance(0.2) { uniform(random, 0.0, 0.1) } else { 0.0 };
         if random.chance(0.6) {
-            faults.cut = if random.chance(0.15) { 1.0 } else { uniform(random, 0.0, 1.0) };
+            faults.trim = if random.chance(0.15) { 1.0 } else { uniform(random, 0.0, 1.0) };
             let whole = self
                 .operations
                 .iter()
                 .map(|plan| self.packet_len(plan, plan.sent_planes()))
                 .max()
                 .unwrap_or(0);
-            faults.cut_to_at_least = random.below(whole as u64 + 1) as usize;
+            faults.trim_to_at_least = random.below(whole as u64 + 1) as usize;
             match random.below(4) {
                 // As a switch does: everything that is longer, to one size.
-                0 | 1 => faults.cut_to_at_most = faults.cut_to_at_least,
-                2 => faults.cut_to_at_least = 0,
+                0 | 1 => faults.trim_to_at_most = faults.trim_to_at_least,
+                2 => faults.trim_to_at_least = 0,
                 _ => {}
             }
         }
@@ -192,7 +193,7 @@ impl Case {
             case.plans().map(|plan| case.failure(plan)).fold(0.0, f64::max)
         };
         while failure(faults) > 0.6 {
-            faults.cut *= 0.9;
+            faults.trim *= 0.9;
         }
         faults
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a job may take, how much it may say beside its data, and what may be kept: computed from what is done and what the network does.
+//! How long a job may take, how much it may say beside its data, and what may be kept: computed
+//! from what is done and what the network does.
 
 use super::case::{Case, Kind, Plan, Promise, SECOND, Trouble};
 use crate::network::{Faults, LINE_BPS};
@@ -10,7 +11,8 @@ use trimwire_agent::transfer::TransferStats;
 
 /// How sure bounds that depend on chance are: one case in so many may break one by itself.
 const ODDS: f64 = 1e6;
-/// What data leaves at at least under a law (rate.rs, `Limits::min_rate_bps`), as a share of the line.
+/// What data leaves at at least under an algorithm (rate.rs, `Limits::min_rate_bps`), as a share of
+/// the line.
 const LEAST_RATE: f64 = 1e-3;
 
 #[derive(Debug)]
@@ -36,7 +38,8 @@ impl<'a> Limits<'a> {
         )
     }
 
-    /// Time after which what was lost last is asked for: two round trips or RFC 6298's time-out, a report's delay, four trim delays (docs/explanation/transport.md).
+    /// Time after which what was lost last is asked for: two round trips or RFC 6298's time-out, a
+    /// report's delay, four trim delays (docs/explanation/transport.md).
     fn silence_ns(&self) -> f64 {
         let (_, longest_ns) = self.round_trips_ns();
         let timeouts = &self.config.timeouts;
@@ -44,13 +47,16 @@ impl<'a> Limits<'a> {
         (3.0 * longest_ns).max(least_ns) + (timeouts.ack_delay_ns + 4 * self.config.trim_delay_ns) as f64
     }
 
-    /// So often does something of a chance of `failure` fail one after the other at most, of so many things that are tried.
+    /// So often does something of a chance of `failure` fail one after the other at most, of so
+    /// many things that are tried.
     fn run(failure: f64, tried: f64) -> f64 {
         if failure > 0.0 { (tried.max(1.0).ln() / (1.0 / failure.min(0.999)).ln()).ceil() } else { 0.0 }
     }
 
-    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/explanation/transport.md, "Losses"); from the first on, and up to the second that TCP
-    /// begins with (RFC 6298, 2.1), where no round trip of data is known, because nothing has come through at once yet.
+    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the
+    /// third on (docs/explanation/transport.md, "Losses"); from the first on, and up to the second
+    /// that TCP begins with (RFC 6298, 2.1), where no round trip of data is known, because nothing
+    /// has come through at once yet.
     fn attempts_ns(&self, attempts: f64) -> f64 {
         let round_ns = self.silence_ns() + self.round_trips_ns().1;
         let (doubling, longest_ns) =
@@ -61,7 +67,8 @@ impl<'a> Limits<'a> {
             .sum()
     }
 
-    /// Time of so many questions that are lost, or their answers: each waits twice as long as the one before, up to a limit.
+    /// Time of so many questions that are lost, or their answers: each waits twice as long as the
+    /// one before, up to a limit.
     fn unanswered_ns(&self, questions: f64) -> f64 {
         let most_ns = self.config.timeouts.max_ns as f64 + self.round_trips_ns().1;
         (0..questions as i32).map(|times| (self.silence_ns() * 2.0_f64.powi(times)).min(most_ns)).sum()
@@ -110,16 +117,18 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// When the last rank has the result of its last operation at the latest, ns after the first began.
+    /// When the last rank has the result of its last operation at the latest, ns after the first
+    /// began.
     ///
-    /// Each hop takes the rounds in which the last of its packets gets through, as chance has it; once in a case it takes as long as the worst luck would have it.
+    /// Each hop takes the rounds in which the last of its packets gets through, as chance has it;
+    /// once in a case it takes as long as the worst luck would have it.
     pub(crate) fn time_ns(&self) -> u64 {
         let case = self.case;
-        let Faults { drop_data, cut, .. } = case.faults;
+        let Faults { drop_data, trim, .. } = case.faults;
         let (_, round_trip_ns) = self.round_trips_ns();
         let round_ns = self.silence_ns() + round_trip_ns;
-        // Without cuts and losses no law has a reason to be slower than the line.
-        let slowed = case.adapts && drop_data + cut > 0.0;
+        // Without trims and losses no algorithm has a reason to be slower than the line.
+        let slowed = case.adapts && drop_data + trim > 0.0;
         let rate = LINE_BPS as f64 * if slowed { LEAST_RATE } else { 1.0 };
         // Messages that a hop waits for.
         let messages = f64::from(case.world) * (case.operations.len() + 1) as f64;
@@ -135,7 +144,7 @@ impl<'a> Limits<'a> {
             let tail_ns = self.attempts_ns(Self::run(failure, messages));
             hops_ns = hops_ns.max(self.hops(plan) * (rounds * round_ns + tail_ns + answers_ns));
             unlucky_ns = unlucky_ns.max(self.attempts_ns(Self::run(failure, ODDS * packets)));
-            // What is cut is sent again under consistent replicas and best effort, too.
+            // What is trimmed is sent again under consistent replicas and best effort, too.
             let again =
                 if plan.consistent || matches!(plan.promise, Promise::BestEffort { .. }) { 4.0 } else { 1.0 };
             serial_ns += again * self.bytes(plan) / (1.0 - failure) * 8e9 / rate;
@@ -143,7 +152,7 @@ impl<'a> Limits<'a> {
                 deadline_ns = deadline_ns.max(until_ns);
             }
         }
-        // In silence data leaves at less than a law's least rate now and then.
+        // In silence data leaves at less than an algorithm's least rate now and then.
         // Three packets of a greeting go before the first data.
         let greeting_ns = 2.0 * (round_ns + answers_ns);
         let lucky_ns = greeting_ns
@@ -151,16 +160,19 @@ impl<'a> Limits<'a> {
             + unlucky_ns
             + self.unlucky_ns()
             + if slowed { 3.0 } else { 1.5 } * serial_ns;
-        // Who waited for an answer asks again within the longest wait, and has to be lucky to get it.
+        // Who waited for an answer asks again within the longest wait, and has to be lucky to get
+        // it.
         let timeouts = &self.config.timeouts;
         let asked_ns = timeouts.max_ns as f64 + self.unlucky_ns();
         let trouble_ns = match case.trouble {
             Trouble::None => 0.0,
             Trouble::Late { by_ns, .. } | Trouble::Absent { by_ns, .. } => by_ns as f64 + asked_ns,
             Trouble::Stopped { at_ns, for_ns, .. } => (at_ns + for_ns) as f64 + asked_ns,
-            // Whoever waits for it asks for a sign of life, if the new process says nothing by itself.
+            // Whoever waits for it asks for a sign of life, if the new process says nothing by
+            // itself.
             Trouble::Restarted { at_ns, .. } => (at_ns + 2 * timeouts.keep_alive_ns) as f64 + asked_ns,
-            // A receiver asks for a sign of life, and then everybody is told (docs/results/faults.md).
+            // A receiver asks for a sign of life, and then everybody is told
+            // (docs/results/faults.md).
             Trouble::Killed { at_ns, .. } => {
                 (at_ns + timeouts.give_up_ns + 2 * timeouts.keep_alive_ns) as f64 + 2.0 * asked_ns
             }
@@ -180,7 +192,8 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// Questions about something that is under way for so long: none within a round trip of the one before, and while nobody can answer, after waits that double.
+    /// Questions about something that is under way for so long: none within a round trip of the one
+    /// before, and while nobody can answer, after waits that double.
     fn questions(&self, duration_ns: u64) -> f64 {
         let idle_ns = self.idle_ns().min(duration_ns);
         let timeouts = &self.config.timeouts;
@@ -190,18 +203,20 @@ impl<'a> Limits<'a> {
             + 2.0 * idle_ns as f64 / timeouts.max_ns as f64
     }
 
-    /// Packets of a cut map's part, at least.
+    /// Packets of a trim map's part, at least.
     const PART: f64 = 2_600.0;
 
     /// Most control packets, and their bytes.
     pub(crate) fn control(&self, said: &Said, stats: &EndpointStats) -> (f64, f64) {
         let every = f64::from(self.config.ack_every);
-        // What came in another order takes more than one ACK to tell: four on one occasion at most (docs/reference/agent.md, Limits).
-        let Faults { jitter_ns, drop_data, cut, duplicate, .. } = self.case.faults;
-        let in_order = jitter_ns == 0 && drop_data + cut + duplicate <= 0.0 && self.idle_ns() == 0;
+        // What came in another order takes more than one ACK to tell: four on one occasion at most
+        // (docs/reference/agent.md, Limits).
+        let Faults { jitter_ns, drop_data, trim, duplicate, .. } = self.case.faults;
+        let in_order = jitter_ns == 0 && drop_data + trim + duplicate <= 0.0 && self.idle_ns() == 0;
         let each = if in_order { 1.0 } else { 4.0 };
         let mut acks = said.rows as f64 + (stats.data_received + stats.stray) as f64 / every;
-        // An ACK tells of what has come since the one before, of 128 packets more, and of what is under way.
+        // An ACK tells of what has come since the one before, of 128 packets more, and of what is
+        // under way.
         let (_, round_trip_ns) = self.round_trips_ns();
         let least = self.case.plans().map(|plan| self.case.packet_len(plan, 1) + 42).min().unwrap_or(64);
         let flight = (round_trip_ns + 1e5) * LINE_BPS as f64 / 8e9 / least as f64;
@@ -234,17 +249,19 @@ impl<'a> Limits<'a> {
         (packets, bytes)
     }
 
-    /// Bytes kept of what was not asked for yet, and endings remembered, of one rank (docs/reference/agent.md, Limits).
+    /// Bytes kept of what was not asked for yet, and endings remembered, of one rank
+    /// (docs/reference/agent.md, Limits).
     pub(crate) fn footprint(&self) -> (usize, usize) {
         let others = usize::from(self.case.world - 1);
         let early = (2 * self.config.window as usize / others).max(48_000);
         (early * others, 2 * 256 * others)
     }
 
-    /// Whether nothing is lost, cut, doubled or overtaken: nothing has to be sent twice then, however late somebody is.
+    /// Whether nothing is lost, trimmed, doubled or overtaken: nothing has to be sent twice then,
+    /// however late somebody is.
     pub(crate) fn nothing_is_sent_twice(&self) -> bool {
-        let Faults { drop_data, drop_control, cut, duplicate, jitter_ns, .. } = self.case.faults;
-        let quiet = drop_data + drop_control + cut + duplicate <= 0.0 && jitter_ns == 0;
+        let Faults { drop_data, drop_control, trim, duplicate, jitter_ns, .. } = self.case.faults;
+        let quiet = drop_data + drop_control + trim + duplicate <= 0.0 && jitter_ns == 0;
         // Before any round trip is known a long way cannot be told from a loss.
         let known = self.case.warm || self.round_trips_ns().1 < self.config.timeouts.initial_ns as f64 / 2.0;
         quiet && known && matches!(self.case.trouble, Trouble::None | Trouble::Late { .. })

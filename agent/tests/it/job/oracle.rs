@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ranks should have: sums in f64, and by how much they may err for what was cut or lost.
+//! What ranks should have: sums in f64, and by how much they may err for what was trimmed or lost.
 //!
-//! The error of a row that arrived with parts missing is known in closed form (docs/reference/wire-format.md §9): of Gaussian coordinates, which a rotated row's are, share L of the energy is lost, and
-//! decoding without bias makes L / (1 − L) of that. Here these are added up over all hops that a rank's result has behind it, from what each receiver held of each packet when it handed its row over.
+//! The error of a row that arrived with parts missing is known in closed form
+//! (docs/reference/wire-format.md §9): of Gaussian coordinates, which a rotated row's are, share L
+//! of the energy is lost, and decoding without bias makes L / (1 − L) of that. Here these are added
+//! up over all hops that a rank's result has behind it, from what each receiver held of each packet
+//! when it handed its row over.
 
 use super::case::{Case, Kind, Plan, Promise};
 use crate::network::Random;
@@ -44,8 +47,10 @@ impl Packet {
         distortion(self.planes) + self.part * (next - distortion(self.planes))
     }
 
-    /// The most that the square of one coordinate's error can be, in σ²: half a cell of the last zone, which reaches to the peak (wire-format §6). One or two of 10,000 coordinates are there, so that a few hundred have
-    /// many times their usual error for one of them: of 60,000 rows of 320, the worst had 5 to 8 times.
+    /// The most that the square of one coordinate's error can be, in σ²: half a cell of the last
+    /// zone, which reaches to the peak (wire-format §6). One or two of 10,000 coordinates are
+    /// there, so that a few hundred have many times their usual error for one of them: of 60,000
+    /// rows of 320, the worst had 5 to 8 times.
     fn outlier(&self) -> f64 {
         if !(7..=9).contains(&self.planes) {
             return 0.0;
@@ -94,7 +99,8 @@ impl Arrivals {
         }
     }
 
-    /// Packets of which nothing was held, and all packets, of a rank's messages of most missing ones: (missing, packets) each.
+    /// Packets of which nothing was held, and all packets, of a rank's messages of most missing
+    /// ones: (missing, packets) each.
     pub(crate) fn missing(&self, rank: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let mine = self.0.range((rank, 0, Phase::ReduceScatter, 0)..(rank + 1, 0, Phase::ReduceScatter, 0));
         mine.map(|(_, rows)| {
@@ -135,7 +141,8 @@ impl Arrivals {
     }
 }
 
-/// A row's share of the energy that is lost, and over how many coordinates chance evens out what that does: those concerned, or, where little is left, those that what is there is scaled from.
+/// A row's share of the energy that is lost, and over how many coordinates chance evens out what
+/// that does: those concerned, or, where little is left, those that what is there is scaled from.
 fn lost(held: &Held) -> (f64, f64) {
     let (mut share, mut concerned, mut whole) = (0.0, 0.0, 0.0);
     for packet in &held.packets {
@@ -147,7 +154,8 @@ fn lost(held: &Held) -> (f64, f64) {
     (share / held.padded.max(1.0), concerned.min(whole).max(1.0))
 }
 
-/// A part of the squared error of a result, and how many coordinates it is spread over: what chance makes of it.
+/// A part of the squared error of a result, and how many coordinates it is spread over: what chance
+/// makes of it.
 type Part = (f64, f64);
 
 /// What a rank holds of a row: the energy of a coordinate, and the error in it.
@@ -237,7 +245,8 @@ impl Walk<'_> {
         if let (Some(&(from, held)), true) = (incoming.first(), hops > 0) {
             let before = self.received(usize::from(from));
             let sent = self.last(usize::from(from), hops - 1);
-            // Rows that came whole are passed on as they came: what was not sent of them is missing once.
+            // Rows that came whole are passed on as they came: what was not sent of them is missing
+            // once.
             let again = before.is_some_and(|before| self.is_whole(before)) && self.is_whole(held);
             return if again { sent } else { self.arrived(sent, held) };
         }
@@ -262,7 +271,8 @@ impl Walk<'_> {
         came.find_map(|phase| self.incoming(rank, phase).first().map(|(_, held)| *held))
     }
 
-    /// What a rank has as its result: of its own shard what the packets say that it sent, or all agreed on.
+    /// What a rank has as its result: of its own shard what the packets say that it sent, or all
+    /// agreed on.
     fn result(&self, rank: usize, hops: usize) -> Value {
         let value = self.last(rank, hops);
         if self.received(rank).is_some() || self.plan.promise == Promise::Exact {
@@ -286,7 +296,8 @@ impl Walk<'_> {
     }
 }
 
-/// The values of a rank's tensor, as they are in its format: small whole numbers where the operation is exact, so that sums are exact in any order.
+/// The values of a rank's tensor, as they are in its format: small whole numbers where the
+/// operation is exact, so that sums are exact in any order.
 pub(crate) fn values(case: &Case, number: u32, plan: &Plan, rank: usize) -> Vec<f32> {
     let mut random = Random(case.seed ^ (u64::from(number) + 1) << 44 ^ (rank as u64) << 20);
     if plan.promise == Promise::Exact {
@@ -470,7 +481,8 @@ impl<'a> Oracle<'a> {
         }
         let sum: f64 = parts.iter().map(|(error, _)| error).sum();
         let spread: f64 = parts.iter().map(|(error, concerned)| error * error / concerned).sum();
-        // Ten deviations of a sum of squares; those of coordinates in a quantiser's outermost cells are many times the others'.
+        // Ten deviations of a sum of squares; those of coordinates in a quantiser's outermost cells
+        // are many times the others'.
         let chance = if sum > 0.0 { 10.0 * (40.0 * spread).sqrt() / sum } else { 0.0 };
         let floor = self.rounding() * all * coordinates as f64;
         self.scale() * (sum * (1.0 + chance) + floor)

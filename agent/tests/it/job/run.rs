@@ -72,7 +72,8 @@ struct Run<'a> {
     afterwards: bool,
 }
 
-/// Runs a case. `patience` is 1, or more to see whether what is late is only that; with `trace` all that leaves is told.
+/// Runs a case. `patience` is 1, or more to see whether what is late is only that; with `trace` all
+/// that leaves is told.
 pub(crate) fn run(case: &Case, patience: f64, trace: bool) -> Verdict {
     let mut run = Run::new(case);
     run.patience = patience;
@@ -131,9 +132,10 @@ impl<'a> Run<'a> {
         let config = self.group.network.endpoints[0].config().clone();
         let limits = Limits::new(case, &config);
         if case.warm {
-            // Over a network that does nothing yet but to take its time: round trips are known then.
+            // Over a network that does nothing yet but to take its time: round trips are known
+            // then.
             self.group.network.faults =
-                Faults { drop_data: 0.0, drop_control: 0.0, cut: 0.0, duplicate: 0.0, ..case.faults };
+                Faults { drop_data: 0.0, drop_control: 0.0, trim: 0.0, duplicate: 0.0, ..case.faults };
             ranks.clone().for_each(|rank| self.start(rank, 0, &MEETING));
             let until_ns = self.bound_ns(&limits);
             self.run_until(until_ns, &limits);
@@ -213,7 +215,8 @@ impl<'a> Run<'a> {
         self.open[rank].insert(number, self.group.network.now_ns);
         if let Err(error) = self.group.start(rank, number, collective, &options) {
             self.open[rank].remove(&number);
-            // A rank that gave up an operation has told the others, some of whom had not begun it; at a deadline the others may have ended it.
+            // A rank that gave up an operation has told the others, some of whom had not begun it;
+            // at a deadline the others may have ended it.
             let told =
                 self.case.trouble.culprit().is_some() || matches!(plan.promise, Promise::BestEffort { .. });
             if !told {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A deterministic network in virtual time that delays, reorders, cuts, drops and duplicates on purpose.
+//! A deterministic network in virtual time that delays, reorders, trims, drops and duplicates on
+//! purpose.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 /// Free ports for processes that agents are.
@@ -31,12 +32,12 @@ pub(crate) struct Faults {
     pub(crate) jitter_ns: u64,
     pub(crate) drop_data: f64,
     pub(crate) drop_control: f64,
-    pub(crate) cut: f64,
-    /// A cut leaves at least so many bytes of the payload.
-    pub(crate) cut_to_at_least: usize,
+    pub(crate) trim: f64,
+    /// A trim leaves at least so many bytes of the payload.
+    pub(crate) trim_to_at_least: usize,
     /// And at most so many.
-    pub(crate) cut_to_at_most: usize,
-    /// DSCP of what was cut.
+    pub(crate) trim_to_at_most: usize,
+    /// DSCP of what was trimmed.
     pub(crate) trimmed_dscp: u8,
     pub(crate) duplicate: f64,
 }
@@ -48,40 +49,51 @@ impl Faults {
         jitter_ns: 0,
         drop_data: 0.0,
         drop_control: 0.0,
-        cut: 0.0,
-        cut_to_at_least: 0,
-        cut_to_at_most: usize::MAX,
+        trim: 0.0,
+        trim_to_at_least: 0,
+        trim_to_at_most: usize::MAX,
         trimmed_dscp: 35,
         duplicate: 0.0,
     };
 
-    /// Everything at once, and a lot of it; a cut leaves some planes.
+    /// Everything at once, and a lot of it; a trim leaves some planes.
     pub(crate) const ADVERSARY: Self = Self {
         data_delay_ns: 50_000,
         control_delay_ns: 50_000,
         jitter_ns: 100_000,
         drop_data: 0.3,
         drop_control: 0.3,
-        cut: 0.6,
-        cut_to_at_least: 600,
+        trim: 0.6,
+        trim_to_at_least: 600,
         duplicate: 0.2,
         ..Self::NONE
+    };
+
+    /// Half of all datagrams are lost, and most data is trimmed.
+    pub(crate) const HARSH: Self = Self {
+        data_delay_ns: 100_000,
+        jitter_ns: 200_000,
+        drop_data: 0.5,
+        drop_control: 0.5,
+        trim: 0.9,
+        duplicate: 0.3,
+        ..Self::ADVERSARY
     };
 
     /// Any network that is less bad than this one.
     pub(crate) fn any_up_to(self) -> impl Strategy<Value = Self> {
         let delays = (0..self.data_delay_ns, 0..self.control_delay_ns, 0..self.jitter_ns);
         let drops = (0.0..self.drop_data, 0.0..self.drop_control, 0.0..self.duplicate);
-        let cuts = (0.0..self.cut, 0..self.cut_to_at_least);
-        (delays, drops, cuts).prop_map(move |(delays, drops, cuts)| Self {
+        let trims = (0.0..self.trim, 0..self.trim_to_at_least);
+        (delays, drops, trims).prop_map(move |(delays, drops, trims)| Self {
             data_delay_ns: delays.0,
             control_delay_ns: delays.1,
             jitter_ns: delays.2,
             drop_data: drops.0,
             drop_control: drops.1,
             duplicate: drops.2,
-            cut: cuts.0,
-            cut_to_at_least: cuts.1,
+            trim: trims.0,
+            trim_to_at_least: trims.1,
             ..self
         })
     }
@@ -180,21 +192,25 @@ pub(crate) struct Network {
     inboxes: Vec<Vec<(u64, Datagram)>>,
     pub(crate) faults: Faults,
     pub(crate) random: Random,
-    /// Drops or changes a datagram before chance does: (from, datagram, how many of this kind before).
+    /// Drops or changes a datagram before chance does: (from, datagram, how many of this kind
+    /// before).
     pub(crate) script: Option<fn(usize, &Datagram, u64) -> bool>,
-    /// Bytes of the longest IP packet that the path carries at a time, from rank to rank; longer ones vanish.
+    /// Bytes of the longest IP packet that the path carries at a time, from rank to rank; longer
+    /// ones vanish.
     pub(crate) carries: Option<fn(u64, usize, usize) -> usize>,
     /// Longest IP packet that got through of each kind, from rank to rank.
     pub(crate) longest: BTreeMap<(usize, usize, u8), usize>,
     seen: BTreeMap<u8, u64>,
     flying: BinaryHeap<Flying>,
     sent: u64,
-    /// (from, to) → packet index → most bytes of it that have been delivered in one datagram from plane 0.
+    /// (from, to) → packet index → most bytes of it that have been delivered in one datagram from
+    /// plane 0.
     pub(crate) delivered: BTreeMap<(usize, usize, u32), BTreeMap<u32, usize>>,
     /// All departures: (time, from, datagram).
     pub(crate) log: Vec<(u64, usize, Datagram)>,
     pub(crate) keep_log: bool,
-    /// Peaks of packets of which a coordinate is beyond the quantiser's usual end, by sender, message and packet, if they are wanted.
+    /// Peaks of packets of which a coordinate is beyond the quantiser's usual end, by sender,
+    /// message and packet, if they are wanted.
     pub(crate) stretched: Option<BTreeMap<(usize, u32, u32), u8>>,
     departed: u64,
     /// More datagrams than this, and 500 a second, are a failure.
@@ -209,8 +225,9 @@ impl Network {
     pub(crate) fn with(world: u16, faults: Faults, seed: u64, change: impl Fn(&mut EndpointConfig)) -> Self {
         let endpoint = |rank| {
             let mut config = config(rank, world);
-            if faults.drop_data.max(faults.cut) > 0.3 {
-                // One packet in thirty gets through when half are dropped and cuts leave less than a plane: slow, not dead.
+            if faults.drop_data.max(faults.trim) > 0.3 {
+                // One packet in thirty gets through when half are dropped and trims leave less than
+                // a plane: slow, not dead.
                 config.timeouts.give_up_ns = 600_000_000_000;
             }
             change(&mut config);
@@ -356,9 +373,9 @@ impl Network {
         if self.random.chance(drop) {
             return;
         }
-        if kind == Kind::Data as u8 && self.random.chance(self.faults.cut) {
-            let least = self.faults.cut_to_at_least.min(datagram.payload.len());
-            let room = self.faults.cut_to_at_most.min(datagram.payload.len()).max(least) - least;
+        if kind == Kind::Data as u8 && self.random.chance(self.faults.trim) {
+            let least = self.faults.trim_to_at_least.min(datagram.payload.len());
+            let room = self.faults.trim_to_at_most.min(datagram.payload.len()).max(least) - least;
             datagram.payload.truncate(least + self.random.below(room as u64 + 1) as usize);
             datagram.tos = self.faults.trimmed_dscp << 2 | datagram.tos & 3;
         }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// A port that is free on an address, for TCP and UDP, as is the one behind it, below those that the system gives to outgoing connections:
-/// these would take it in between.
+/// A port that is free on an address, for TCP and UDP, as is the one behind it, below those that
+/// the system gives to outgoing connections: these would take it in between.
 pub(crate) fn free(host: &str) -> u16 {
     free_on(&[host])
 }

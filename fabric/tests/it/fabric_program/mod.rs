@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of the committed P4 program, straight into the engine: the controller has tests of its own.
+//! Tables of the committed P4 program, straight into the engine: the controller has tests of its
+//! own.
 
 use std::sync::{Arc, Mutex};
 use trimwire_fabric::cluster::ClusterConfig;
@@ -35,7 +36,8 @@ pub(crate) struct Ladder {
     pub(crate) trim_drop: u128,
 }
 
-/// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs. The trim queue takes `trim_drop_us`.
+/// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs.
+/// The trim queue takes `trim_drop_us`.
 #[allow(dead_code, reason = "an example has a ladder of its own")]
 pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool, trim_drop_us: u128) {
     let cut = trim.then_some([20, 60]);

@@ -195,7 +195,7 @@ def register(
 
     Args:
         model: whose gradients may be trimmed.
-        plan: a file of `trimwire plan --json`: tensors are sent as it says. One that was made for another model is refused.
+        plan: a file of `trimwire-lab plan --json`: tensors are sent as it says. One that was made for another model is refused.
         fallback: a transport that cannot start is a warning, and gradients go the ordinary way, at all ranks alike.
         store: where ranks learn each other's addresses; the process group's by default.
         simulate: gradients go through the model's own group, and lose on their way what packets would lose in such a network.

@@ -53,7 +53,7 @@ class Options:
     trim_delay: float | None = None
     #: Threads that encode and decode; None: the processors of this process but one, at most 4.
     threads: int | None = None
-    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: four where each rank has as many processors; else, and for tensors of a GPU, with `port`, `threads`, `record` or AF_XDP, one.
+    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: four where each rank has as many processors; else, and for tensors of a GPU, with `port`, `threads` or `record`, one.
     channels: int | None = None
     #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
     give_up: float = 10.0
@@ -79,8 +79,6 @@ class Options:
     receive: str = "auto"
     #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
     checksums: str = "filled"
-    #: What carries packets: 'sockets'; 'xdp', AF_XDP, which passes the kernel's network stack by and needs root. Where it cannot be had, a warning says why, and sockets are used.
-    link: str = "sockets"
     #: HOST:PORT where this process tells its counters in Prometheus' format, the next process of this host (LOCAL_RANK) at the next port; None: nowhere.
     metrics: str | None = None
 
@@ -101,7 +99,6 @@ class Options:
         self._one_of("codec", CODECS)
         self._one_of("receive", ("auto", "socket", "raw"))
         self._one_of("checksums", ("filled", "zero"))
-        self._one_of("link", ("sockets", "xdp"))
         self._within("planes", 1, PLANES)
         self._within("smallest", 0, None)
         self._within("port", 0, 65_535)
@@ -156,7 +153,6 @@ class Changes(TypedDict, total=False):
     paths: int
     receive: str
     checksums: str
-    link: str
     metrics: str | None
 
 

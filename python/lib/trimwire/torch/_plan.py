@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan of `trimwire plan --json`, applied to a model's buckets."""
+"""A plan of `trimwire-lab plan --json`, applied to a model's buckets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Plan:
             strategy = [(str(choice["tensor"]), int(choice["elements"]), str(choice["option"])) for choice in made["strategy"]]
             share = float(made["compressor_share"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"plan: {self.file} is no plan of `trimwire plan --json`: {type(error).__name__}: {error}") from None
+            raise ValueError(f"plan: {self.file} is no plan of `trimwire-lab plan --json`: {type(error).__name__}: {error}") from None
         self.elements = {name: elements for name, elements, _ in strategy}
         self._treatments = {name: self._treatment(name, option, planes, share) for name, _, option in strategy}
 

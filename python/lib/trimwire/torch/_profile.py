@@ -125,7 +125,7 @@ class Profile:
         return chart(title, "share trimmed or lost", "rounds", lines, even_x=True, y_from=0.0, percent_x=True)
 
     def model_file(self, *, load: float = 1.0, line_rate: str = "100Gbps", buffer: str = "1MiB", classes: int = 4) -> str:
-        """The layers file that `trimwire-controller thresholds --model` reads. The arguments are the port's, and guesses until they are measured."""
+        """The layers file that `trimwire-lab plan thresholds` reads. The arguments are the port's, and guesses until they are measured."""
         lines = [
             "# Measured: layers and their sensitivities. Guessed: what the port has to carry (load, line_rate, buffer).",
             "version: 1",

@@ -52,7 +52,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         codec, cores = codec_of(chosen.codec), _cores(chosen)
         # As many as its own processors allow: the others' may be fewer.
         channels = chosen.channels or (_native.default_channels([("127.0.0.1:1", cores)]) if cores and codec != "triton" else 1)
-        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=channels, link=chosen.link)
+        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=channels)
         if chosen.metrics is not None:
             _metrics.serve(chosen.metrics)
         own: dict[str, Any] = {
@@ -120,7 +120,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
 
 def _cores(chosen: Options) -> str | None:
     """This process' processors, where it may have as many channels as they allow. Ports behind one that was given may be anybody's; what is recorded is to be repeated with other processors, too."""
-    told = chosen.channels is not None or chosen.port != 0 or chosen.threads is not None or chosen.record is not None or chosen.link != "sockets"
+    told = chosen.channels is not None or chosen.port != 0 or chosen.threads is not None or chosen.record is not None
     return None if told else _native.own_cores()
 
 

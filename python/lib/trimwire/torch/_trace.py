@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model's backward pass computes, when: the model file of `trimwire plan`."""
+"""What a model's backward pass computes, when: the model file of `trimwire-lab plan`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Trace:
     tensors: tuple[Traced, ...]
 
     def yaml(self) -> str:
-        """The file that `trimwire plan` reads."""
+        """The file that `trimwire-lab plan` reads."""
         lines = [f"model: {json.dumps(self.model)}", f"forward_ms: {self.forward_ms:.6f}", "tensors:"]
         lines += [f"  - {{ name: {json.dumps(tensor.name)}, elements: {tensor.elements}, compute_us: {tensor.compute_us:.3f} }}" for tensor in self.tensors]
         return "\n".join(lines) + "\n"

@@ -153,13 +153,20 @@ fn run(options: &mut Options) -> Outcome {
         };
         failed(anyhow!("{error}{hint}"))
     })?;
-    if let Some(addr) = options.arguments.metrics_addr {
-        let counters = driver.counters();
-        let addr = metrics::serve(Arc::clone(&switch), Arc::new(move || counters.read()), addr)
-            .with_context(|| format!("cannot serve metrics on {addr}; choose another with --metrics-addr"))
-            .map_err(failed)?;
-        eprintln!("metrics on http://{addr}/metrics");
-    }
+    // Until this function ends.
+    let _metrics = match options.arguments.metrics_addr {
+        None => None,
+        Some(addr) => {
+            let counters = driver.counters();
+            let served = metrics::serve(Arc::clone(&switch), Arc::new(move || counters.read()), addr)
+                .with_context(|| {
+                    format!("cannot serve metrics on {addr}; choose another with --metrics-addr")
+                })
+                .map_err(failed)?;
+            eprintln!("metrics on http://{}/metrics", served.address());
+            Some(served)
+        }
+    };
     eprintln!("listening for P4Runtime on {}", server.local_addr());
 
     let ended = driver.run(&stop);

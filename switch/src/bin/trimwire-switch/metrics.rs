@@ -13,20 +13,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use trimwire_metrics_http::{Page, Server};
 use trimwire_switch::driver::PortStats;
 use trimwire_switch::traffic::DropCause;
 use trimwire_switch::{SharedSwitch, SwitchStats};
 
 /// Gives a driver's counters by port.
 pub(crate) type PortCounters = Arc<dyn Fn() -> BTreeMap<u16, PortStats> + Send + Sync>;
-
-/// Longest request that is read.
-const LONGEST_REQUEST: usize = 8 << 10;
-/// A client that is slower is left.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct PortLabel {
@@ -162,66 +155,13 @@ fn driver(registry: &mut Registry, ports: &BTreeMap<u16, PortStats>) {
     }
 }
 
-/// Serves the metrics on a thread of its own for as long as the process runs; gives the address, with port 0 the one it got.
+/// Serves the metrics on threads of their own until the server is dropped.
 ///
 /// # Errors
 /// Those of listening and of starting a thread.
-pub(crate) fn serve(switch: SharedSwitch, ports: PortCounters, addr: SocketAddr) -> io::Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(addr)?;
-    listener.set_nonblocking(true)?;
-    let local_addr = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-        runtime.block_on(async move {
-            let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => listener,
-                Err(error) => return tracing::error!("metrics: {error}"),
-            };
-            loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => {
-                        let (switch, ports) = (Arc::clone(&switch), Arc::clone(&ports));
-                        tokio::spawn(tokio::time::timeout(PATIENCE, async move {
-                            let _ = answer(stream, &switch, &ports).await;
-                        }));
-                    }
-                    // Out of descriptors: later there are some again.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                }
-            }
-        });
-    })?;
-    Ok(local_addr)
-}
-
-async fn answer(mut stream: TcpStream, switch: &SharedSwitch, ports: &PortCounters) -> io::Result<()> {
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() > LONGEST_REQUEST || stream.read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-    }
-    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|&byte| byte == b' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
-    let (status, kind, body) = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ("200 OK", kind, text(switch, &ports()))
-        }
-        (b"GET" | b"HEAD", _) => ("404 Not Found", "text/plain", "Metrics are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "GET /metrics\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    if method != b"HEAD" {
-        stream.write_all(body.as_bytes()).await?;
-    }
-    stream.shutdown().await
+pub(crate) fn serve(switch: SharedSwitch, ports: PortCounters, addr: SocketAddr) -> io::Result<Server> {
+    let page = move |path: &str| (path == "/metrics").then(|| Page::metrics(text(&switch, &ports())));
+    trimwire_metrics_http::serve(addr, "Metrics are at /metrics", page)
 }
 
 #[cfg(test)]

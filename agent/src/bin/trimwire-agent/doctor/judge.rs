@@ -145,7 +145,7 @@ impl Way {
                           reception (as root at both ends) would show it";
             return Finding::new(check, State::Bad, told(&self.filled), advice);
         }
-        let advice = "one host alone did not congest anything; `perf transfer --server --senders 2` with two hosts would";
+        let advice = "one host alone did not congest anything; `perf reduce` of three hosts would";
         Finding::new(check, State::Note, told(&self.filled), advice)
     }
 }

@@ -8,7 +8,6 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use trimwire_agent::driver::interfaces::{Interface, interfaces, line_rate_bps, mtu};
 use trimwire_agent::driver::offloads::offloads;
 use trimwire_agent::driver::qdisc::{Departures, departures, qdiscs};
-use trimwire_agent::driver::xdp::{Offers, offers};
 use trimwire_agent::endpoint::MTU_LEAST;
 
 /// What sockets of an endpoint ask for, bytes.
@@ -53,7 +52,6 @@ fn interface(name: &str, found: &mut Vec<Finding>) {
         ),
     });
     found.push(pacing(name));
-    found.push(afxdp(name));
     let Ok(offloads) = offloads(name) else { return };
     if offloads.driver == "veth" {
         // A switch in software at the other end sees what the kernel leaves to the interface.
@@ -94,24 +92,6 @@ fn pacing(name: &str) -> Finding {
         }
         Ok(Departures::Ignored(found)) => Finding::new(check, State::Note, found, &advice),
         Err(error) => Finding::new(check, State::Note, error.to_string(), &advice),
-    }
-}
-
-fn afxdp(name: &str) -> Finding {
-    let check = format!("{name}: AF_XDP");
-    let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).map_or(0, |queues| {
-        let names = queues.filter_map(|queue| queue.ok()?.file_name().into_string().ok());
-        names.filter(|name| name.starts_with("rx-")).count()
-    });
-    let advice = "--link xdp would cost more than sockets there, or be refused";
-    match offers(name) {
-        Ok(Offers { native: true, zero_copy }) => {
-            let copy = if zero_copy { "without a copy" } else { "with a copy" };
-            let found = format!("in the driver, {copy}; receive queues, one a channel: {queues}");
-            Finding::new(check, State::Fine, found, "")
-        }
-        Ok(_) => Finding::new(check, State::Note, "behind the driver only, with a copy", advice),
-        Err(error) => Finding::new(check, State::Note, format!("unknown: {error}"), advice),
     }
 }
 

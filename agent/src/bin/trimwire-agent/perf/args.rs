@@ -2,14 +2,13 @@
 //! Options of `perf`.
 
 use crate::Failure;
-use crate::args::{CodecArgs, DecodingName, LinkArgs, LinkName, RateAlgorithm, RateArgs};
-use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
+use crate::args::{CodecArgs, DecodingName, LinkArgs, RateAlgorithm, RateArgs};
+use crate::meet::{Caller, Met, RendezvousArgs};
 use crate::operation::Operation;
 use crate::transcript::TranscriptArgs;
 use crate::units::bytes;
 use clap::{Args, ValueEnum};
 use trimwire_agent::driver::channels::CHANNELS_MOST;
-use trimwire_agent::rendezvous::Offer;
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
@@ -50,7 +49,7 @@ pub(crate) struct PerfArgs {
     pub(crate) threads: Option<usize>,
     /// Move and code each operation with this many threads, on UDP ports from the rank's own upwards; the
     /// same on all ranks [default: 4 where each rank has as many processors; else, and with --peers, --port,
-    /// --threads, --link xdp or a transcript, 1].
+    /// --threads or a transcript, 1].
     #[arg(long, env = "TRIMWIRE_CHANNELS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHANNELS_MOST)))]
     pub(crate) channels: Option<u16>,
     #[command(flatten)]
@@ -113,37 +112,10 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
         link: &args.link,
         // Servers have one. What is recorded is to be repeated with other processors, too.
         channels: args.channels.or((args.operation == Operation::PushPull).then_some(1)),
-        by_cores: args.threads.is_none() && args.link.link == LinkName::Sockets && args.transcript.is_empty(),
+        by_cores: args.threads.is_none() && args.transcript.is_empty(),
         rate: (&args.rate, args.rate_algorithm()),
         root: args.root,
         repeats: &repeats,
-        terms: &|offer| terms(offer, args),
     }
     .meet()
-}
-
-/// What ranks cannot measure together without.
-fn terms(offer: Offer, args: &PerfArgs) -> Offer {
-    if args.operation == Operation::PushPull {
-        // The rest workers tell each other afterwards.
-        return with_servers(offer, &args.servers);
-    }
-    let PerfArgs { codec, link, .. } = args;
-    let offer = args.way.terms().iter().fold(offer, |offer, (name, value)| offer.term(name, value));
-    offer
-        .term("operation", &args.operation.name())
-        .term("planes", &codec.planes)
-        .term("coordinates-per-packet", &codec.coordinates_per_packet.unwrap_or(0))
-        .term("row-log2", &codec.row_log2)
-        .term("layer-class", &codec.layer_class)
-        .term("min-bytes", &args.min_bytes)
-        .term("max-bytes", &args.max_bytes)
-        .term("step-factor", &args.step_factor)
-        .term("iters", &args.iters)
-        .term("warmup-iters", &args.warmup_iters)
-        .term("exact", &args.exact)
-        .term("root", &args.root)
-        .term("loss", &link.loss)
-        .term("reliable", &link.reliable)
-        .term("adaptive", &args.adaptive.as_deref().unwrap_or("none"))
 }

@@ -113,7 +113,7 @@ impl<L: Link> Bench<'_, L> {
             cpu += cpu_seconds() - cpu_before;
             durations_ns.push(outcome.duration_ns);
             total.packets += outcome.stats.packets;
-            total.cut += outcome.stats.cut;
+            total.trimmed += outcome.stats.trimmed;
             total.missing += outcome.stats.missing;
             total.repaired += outcome.stats.repaired;
             if let Some((result, exact)) = outcome.into_f32().zip(exact.as_ref()) {
@@ -148,7 +148,7 @@ impl<L: Link> Bench<'_, L> {
             algbw,
             busbw: algbw * args.operation.bus_factor(self.sums.members.len() as u16),
             packets: total.packets,
-            trimmed_share: share(total.cut),
+            trimmed_share: share(total.trimmed),
             missing_share: share(total.missing),
             repaired: total.repaired,
             nmse: error / iters,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trimwire_agent::collective::MessageId;
 use trimwire_agent::transcript::{Held, MessageRecord};
-use trimwire_encoder::Reach;
+use trimwire_encoder::{Decoding, PLANES, Reach};
 
 /// Parts of a message that are told apart.
 const PARTS: usize = 24;
@@ -42,6 +42,9 @@ pub(super) struct Link {
     probes: u32,
     /// The commonest first.
     trimmed_to: Vec<Rung>,
+    /// The error, by the closed form (docs/reference/wire-format.md §9) row by row, of a message whose
+    /// rows have equal energies, as those of `perf` have. `None` as above.
+    nmse_expected: Option<f64>,
     /// Of each of equal parts of the message, the share of packets that were trimmed or missing.
     where_trimmed: Vec<f64>,
 }
@@ -63,6 +66,7 @@ impl Link {
             duplicates: message.duplicates,
             probes: message.probes,
             trimmed_to: rungs(message),
+            nmse_expected: nmse_expected(message),
             where_trimmed: places(&message.held),
         }
     }
@@ -83,6 +87,27 @@ fn rungs(message: &MessageRecord) -> Vec<Rung> {
     let mut rungs: Vec<Rung> = counts.into_values().collect();
     rungs.sort_by_key(|rung| (std::cmp::Reverse(rung.packets), rung.bytes));
     rungs
+}
+
+fn nmse_expected(message: &MessageRecord) -> Option<f64> {
+    let (layout, reaches) = (message.shape.layout().ok()?, message.planes().ok()?);
+    let mut error = 0.0;
+    for row in 0..layout.rows() {
+        let row_len = layout.row_range(row).len() as f64;
+        let mut shares = BTreeMap::<u8, f64>::new();
+        for index in layout.row_packets(row) {
+            let planes = reaches.get(index)?.map_or(0, |Reach { planes, .. }| planes);
+            if planes < PLANES {
+                *shares.entry(planes).or_default() += layout.packet_range(index).len() as f64 / row_len;
+            }
+        }
+        let shares: Vec<(u8, f64)> = shares.into_iter().collect();
+        let expected = trimwire_encoder::expected_nmse(message.shape.codec, Decoding::Unbiased, &shares);
+        // A row of which nothing arrived is decoded as zeros.
+        let expected = if expected.is_finite() { expected } else { 1.0 };
+        error += expected * layout.row_coordinates(row).len() as f64;
+    }
+    Some(error / (layout.coordinates().max(1) as f64))
 }
 
 fn places(held: &[Held]) -> Vec<f64> {

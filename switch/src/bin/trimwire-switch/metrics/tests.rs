@@ -26,8 +26,9 @@ fn metrics_carry_the_counters_of_every_queue() {
     let received = switch.stats().received;
     let switch = Arc::new(Mutex::new(switch));
     let ports = BTreeMap::from([(7, PortStats { sent: 9, ..Default::default() })]);
-    let addr =
+    let server =
         serve(Arc::clone(&switch), Arc::new(move || ports.clone()), "127.0.0.1:0".parse().unwrap()).unwrap();
+    let addr = server.address();
     let answer = http(addr, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How many bit-planes a packet of so many bytes holds (docs/reference/wire-format.md), and what
+//! they are worth.
+
+use crate::sim::packet::HEAD;
+use trimwire_encoder::quantiser;
+
+/// Planes of a whole packet.
+pub(crate) const WHOLE: u8 = 10;
+
+/// Bytes of the first `planes` planes of a packet whose ten take `payload` bytes: an eighth of a
+/// byte a coordinate for each of the first eight, a byte for the two others.
+pub(crate) fn bytes_of(planes: u8, payload: u32) -> u32 {
+    let coordinates = payload / 3;
+    match planes {
+        0..=8 => coordinates.div_ceil(8) * u32::from(planes),
+        9 => 2 * coordinates,
+        _ => payload,
+    }
+}
+
+/// Planes that a frame holds whole, of a packet whose ten take `payload` bytes, when it begins
+/// behind `skipped` of them.
+pub(crate) fn held(length: u32, skipped: u32, payload: u32) -> u8 {
+    let end = skipped + length.saturating_sub(HEAD);
+    (0..=WHOLE).rev().find(|&planes| bytes_of(planes, payload) <= end).unwrap_or(0)
+}
+
+/// The share of a Gaussian coordinate's energy that so many planes keep: 1 − D_b
+/// (docs/reference/wire-format.md, §5).
+pub(crate) fn share_kept(planes: u8) -> f64 {
+    1.0 - quantiser::distortion(planes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sizes_are_those_of_the_wire_format() {
+        // 448 coordinates: signs in a frame of 118 bytes, eight planes in 510, nine in 958, ten in
+        // 1,406.
+        for (planes, frame) in [(1, 118), (8, 510), (9, 958), (10, 1_406)] {
+            assert_eq!(bytes_of(planes, 1_344) + HEAD, frame);
+            assert_eq!(held(frame, 0, 1_344), planes);
+            assert_eq!(held(frame - 1, 0, 1_344), planes - 1);
+        }
+        // What follows eight planes is the two others.
+        assert_eq!(held(HEAD + 896, 448, 1_344), 10);
+    }
+
+    #[test]
+    fn a_sign_only_message_has_the_closed_forms_error() {
+        // docs/reference/wire-format.md §13: π/2 − 1.
+        let nmse = 1.0 / share_kept(1) - 1.0;
+        assert!((nmse - (std::f64::consts::FRAC_PI_2 - 1.0)).abs() < 1e-3, "{nmse}");
+    }
+}

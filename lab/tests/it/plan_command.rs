@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `trimwire-lab plan`, as users run it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn example(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/plans").join(name)
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trimwire-lab")).arg("plan").args(args).output().expect("runs")
+}
+
+fn paths(model: &str, cluster: &str) -> [String; 2] {
+    [example(model), example(cluster)].map(|path| path.display().to_string())
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = run(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn every_network_of_espressos_table_5_has_a_plan_that_is_so_much_faster_than_none() {
+    // Tensors, and how many times as fast plans are, as docs/figures/strategies.md has it.
+    for (model, tensors, speedups) in [
+        ("vgg16", 32, [1.000, 1.161]),
+        ("resnet101", 314, [1.000, 1.050]),
+        ("ugatit", 148, [2.358, 7.487]),
+        ("bert-base", 207, [1.310, 3.315]),
+        ("gpt-2", 148, [4.148, 9.653]),
+        ("lstm", 10, [5.789, 15.06]),
+    ] {
+        for (cluster, speedup) in ["nvlink-100g.yaml", "pcie-25g.yaml"].into_iter().zip(speedups) {
+            let [model_file, cluster_file] = paths(&format!("{model}.yaml"), cluster);
+            let plan = json(&[&model_file, &cluster_file, "--json"]);
+            assert_eq!(plan["tensors"], tensors, "{model}");
+            assert_eq!(plan["options"], 4341);
+            assert_eq!(plan["strategy"].as_array().map(Vec::len), Some(tensors));
+            let seconds = |key: &str| plan[key].as_f64().expect("a number");
+            let found = seconds("uncompressed_seconds") / seconds("iteration_seconds");
+            assert!((found / speedup - 1.0_f64).abs() < 0.01, "{model}, {cluster}: {found} for {speedup}");
+            assert!(seconds("upper_bound_seconds") <= seconds("iteration_seconds"), "{model}");
+            assert!(plan["strategy"][0]["why"].is_string() && plan["strategy"][0]["option"].is_string());
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_drawn_and_checked_against_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");
+    let [gpt, _] = paths("gpt-2.yaml", "");
+    let drawing = folder.path().join("timeline.html").display().to_string();
+    let made = run(&[&lstm, &pcie, "--json", "-o", &drawing]);
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, &made.stdout).unwrap();
+    let plan = plan.display().to_string();
+    let page = std::fs::read_to_string(&drawing).unwrap();
+    assert!(
+        page.contains("<h1>LSTM on 8 x 8 V100")
+            && page.contains("<title>T9</title>")
+            && page.contains("between machines")
+    );
+
+    let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    let again = json(&[&lstm, &pcie, "--plan", &plan, "--json"]);
+    let (made, again) = (&made["iteration_seconds"], &again["iteration_seconds_by_congestion"][0]);
+    assert!((made.as_f64().unwrap() - again.as_f64().unwrap()).abs() < 1e-9);
+
+    let refused = run(&[&gpt, &pcie, "--plan", &plan]);
+    assert_eq!(refused.status.code(), Some(3));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains("the plan was made for LSTM: it has 10 tensors, and GPT-2 148"), "{message}");
+}
+
+#[test]
+fn bad_input_names_the_culprit_and_leaves_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");
+    let damaged = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.contains(from), "{file}");
+        let path = folder.path().join("damaged.yaml");
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        path.display().to_string()
+    };
+    let message = |args: &[&str]| {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(3), "{args:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let model = damaged(&lstm, "elements: 6000", "elements: -6000");
+    let error = message(&[&model, &pcie]);
+    assert!(error.contains("rnn.bias_hh_l1.elements: -6000; valid are 1 to 2^40"), "{error}");
+    let cluster = damaged(&pcie, "gbps: 25", "gbps: 0");
+    assert!(message(&[&lstm, &cluster]).contains("inter.gbps: 0; valid are bandwidths above 0"));
+    let model = damaged(&lstm, "elements: 6000", "after: [rnn.bias_hh_l1], elements: 6000");
+    assert!(message(&[&model, &pcie]).contains("cycle of tensors that wait for each other: rnn.bias_hh_l1"));
+    assert!(message(&["no-such.yaml", &pcie]).contains("cannot read no-such.yaml"));
+    // Said once, and in so many words.
+    let model = damaged(&lstm, "elements: 6000", "elements: [6000]");
+    assert_eq!(message(&[&model, &pcie]).matches("expected i64").count(), 1);
+    let model = damaged(&lstm, "elements: 6000", &format!("{}: 6000", "e".repeat(1_000_000)));
+    assert!(message(&[&model, &pcie]).len() < 2000);
+    // A device that never ends.
+    let error = message(&["/dev/zero", &pcie]);
+    assert!(error.contains("cannot read /dev/zero: more than 16777216 bytes"), "{error}");
+}
+
+#[test]
+fn what_is_measured_here_is_a_cluster_that_can_be_planned_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let measured = json(&["measure", "--machines", "8", "--json"]);
+    // Four planes of 448 coordinates: 20 bytes of header, and 56 each.
+    assert!((measured["share"].as_f64().unwrap() - 244.0 / 1792.0).abs() < 1e-6, "{}", measured["share"]);
+    for part in ["compress", "decompress", "all_reduce"] {
+        let fitted = &measured[part];
+        let number = |key: &str| fitted[key].as_f64().expect("a number");
+        assert!(number("gbytes_per_s") > 0.0 && number("launch_us") >= 0.0, "{fitted}");
+        // The model is of the samples beside it: none is further off than it says.
+        let model = |bytes: f64| number("launch_us") / 1e6 + bytes / number("gbytes_per_s") / 1e9;
+        for sample in fitted["samples"].as_array().expect("samples") {
+            let (bytes, seconds) = (sample[0].as_f64().unwrap(), sample[1].as_f64().unwrap());
+            let off = (1.0 - model(bytes) / seconds).abs();
+            assert!(seconds > 0.0 && off <= number("worst") + 1e-6, "{sample}: {off} of {fitted}");
+        }
+    }
+    let cluster = folder.path().join("cluster.yaml");
+    std::fs::write(&cluster, measured["yaml"].as_str().unwrap()).unwrap();
+    let [lstm, _] = paths("lstm.yaml", "");
+    let plan = json(&[&lstm, &cluster.display().to_string(), "--json"]);
+    assert_eq!(plan["tensors"], 10);
+    assert_eq!(plan["cluster"], "measured, 8 machines");
+    // No number stands for a GPU that nobody measured.
+    assert!(!measured["yaml"].as_str().unwrap().contains("\n  gpu:"), "{}", measured["yaml"]);
+    let options: Vec<&str> =
+        plan["strategy"].as_array().unwrap().iter().filter_map(|choice| choice["option"].as_str()).collect();
+    assert!(options.len() == 10 && !options.iter().any(|option| option.contains("gpu")), "{options:?}");
+}
+
+#[test]
+fn what_ranks_measured_takes_the_place_of_loopback_and_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.json");
+    let perf = |role: &str, rows: &str| {
+        std::fs::write(&file, format!("{{\"role\": \"{role}\", \"world\": 4, \"rows\": [{rows}]}}")).unwrap();
+        run(&["measure", "--json", "--perf", &file.display().to_string()])
+    };
+    // 60 us, and 1 GB/s of every bit: an all-reduce of four ranks has six rounds, and carries each
+    // byte one and a half times.
+    let row = |bytes: f64| {
+        let seconds = 60e-6 + bytes / 1e9;
+        format!("{{\"bytes\": {bytes}, \"seconds_p50\": {seconds}, \"planes\": 1, \"nmse\": 0}}")
+    };
+    let output = perf("all-reduce", &format!("{}, {}, {}", row(1e4), row(1e6), row(1e8)));
+    let measured: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let near = |key: &str, wanted: f64| {
+        let got = measured[key].as_f64().unwrap();
+        assert!((got / wanted - 1.0).abs() < 1e-3, "{key}: {got} for {wanted}");
+    };
+    near("latency_us", 10.0);
+    near("gbps", 12.0);
+    assert_eq!(measured["ranks"], 4);
+    for (role, rows, said) in [
+        ("broadcast", row(1e4), "role: 'broadcast'"),
+        ("all-reduce", row(1e4), "two sizes"),
+        ("all-reduce", "7".to_owned(), "bytes"),
+    ] {
+        let output = perf(role, &rows);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(3) && stderr.contains(said) && stderr.contains("perf.json"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn thresholds_print_a_report_and_the_policy_that_it_comes_to() {
+    let layers = example("../models/resnet-50.yaml").display().to_string();
+    let output = run(&["thresholds", &layers]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["Poisson", "by buffer", "times less", "\npolicy:\n  shallow_size: 510B\n"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (_, curve) = text.split_once("The same by buffer").unwrap();
+    let answer = json(&["thresholds", &layers, "--json"]);
+    let points = curve.lines().skip(2).take_while(|line| !line.is_empty()).count();
+    assert!(points > 5 && points == answer["curve"].as_array().unwrap().len(), "{curve}");
+    assert!(answer["saved"].as_f64().unwrap() > 1.0);
+    assert_eq!(answer["trimming"]["classes"].as_array().unwrap().len(), 4);
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.yaml").display().to_string();
+    std::fs::write(&broken, "version: 1\nlod: 1\n").unwrap();
+    let output = run(&["thresholds", &broken]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && words.contains("unknown field `lod`"), "{words}");
+}
