@@ -65,8 +65,8 @@ lint: ## formatting, clippy, links, licence lines, the release's metadata, Docke
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
 	packaging/book.sh check
-	packaging/release.py --dry-run >/dev/null
-	packaging/spdx.py --check
+	packaging/release.sh --check
+	packaging/spdx.sh
 	@if command -v hadolint >/dev/null; then hadolint packaging/docker/Dockerfile; \
 		else echo 'SKIPPED: Dockerfile (hadolint is not installed)'; fi
 	@if command -v kubernetes-validate >/dev/null; then kubernetes-validate --strict --quiet examples/kubernetes/trimwire.yaml examples/training/kubernetes.yaml; \
@@ -105,5 +105,5 @@ deny: ## licences, sources and advisories of dependencies (needs cargo-deny; adv
 		if $(CARGO) deny --workspace fetch db; then $(CARGO) deny --workspace check --disable-fetch advisories; \
 			else echo 'SKIPPED: advisories (their database cannot be fetched)'; fi; fi
 
-release: ## everything that a release is made of, checked and tested (RELEASE_FLAGS=--dry-run says what would run)
-	packaging/release.py $(RELEASE_FLAGS)
+release: ## everything that a release is made of, checked and tested 
+	packaging/release.sh

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Congests ports in Mininet with the three programs (those of TRIMWIRE_BIN_DIR, or builds of now); with simple_switch_grpc, where that is on PATH, too. Says what
-# it skipped, and why, where there is no root, no namespace or no Mininet.
+# Congests ports in Mininet with the three programs (those of TRIMWIRE_BIN_DIR, or builds of now);
+# with simple_switch_grpc, where that is on PATH, too. Says what it skipped, and why, where there is
+# no root, no namespace or no Mininet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. packaging/timed.sh
 skip() {
   echo "SKIPPED: Mininet tests ($1)" >&2
   exit 0
@@ -31,8 +33,8 @@ if [ -z "${TRIMWIRE_BIN_DIR:-}" ]; then
   TRIMWIRE_BIN_DIR="$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)"
   export TRIMWIRE_BIN_DIR
 fi
-# Switches in software that get no processor time break promises that are not theirs to break: on a machine with more than two
-# runnable processes a core a failed test gets a second go.
+# Switches in software that get no processor time break promises that are not theirs to break: on a
+# machine with more than two runnable processes a core a failed test gets a second go.
 words=() limit=90
 [ "${1:-}" = matrix ] && words=(--matrix) limit=600
 congest() {
@@ -42,10 +44,10 @@ congest() {
   echo "AGAIN: Mininet with $1, because this machine is busy (load average $load)" >&2
   timeout --foreground "$limit" "$python" mininet/test.py --switch "$1" "${words[@]}"
 }
-congest trimwire
-[ "${1:-}" = matrix ] || timeout --foreground 90 "$python" mininet/test.py --page
+timed "mininet, trimwire-switch" congest trimwire
+[ "${1:-}" = matrix ] || timed "mininet, the page" timeout --foreground 90 "$python" mininet/test.py --page
 if command -v simple_switch_grpc >/dev/null; then
-  congest bmv2
+  timed "mininet, BMv2" congest bmv2
 else
   echo "SKIPPED: Mininet with BMv2 (simple_switch_grpc is not on PATH)" >&2
 fi

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The documentation as one book with a search (mdBook), in target/book. `check` looks only whether the book has every page, whether
-# links lead somewhere, and whether the pages keep the rules of language (CONTRIBUTING.md).
+# The documentation as one book with a search (mdBook), in target/book. `check` looks only whether
+# the book has every page, whether links lead somewhere, and whether the pages keep the rules of
+# language (CONTRIBUTING.md).
 set -eu
 cd "$(dirname "$0")/.."
 if [ "${1-}" = check ]; then

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Debian packages of trimwire, trimwire-switch, trimwire-controller and trimwire-agent, for machines like this one, in target/debian.
-# Needs dpkg-deb, and nothing that a build does not need anyway. `packaging/deb.sh FOLDER` packs the binaries of a folder instead of building them.
+# Debian packages of trimwire, trimwire-switch, trimwire-controller and trimwire-agent, for machines
+# like this one, in target/debian. Needs dpkg-deb, and nothing that a build does not need anyway.
+# `packaging/deb.sh FOLDER` packs the binaries of a folder instead of building them.
 set -eu
 cd "$(dirname "$0")/.."
 if ! command -v dpkg-deb >/dev/null; then
@@ -26,7 +27,8 @@ umask 022
 rm -rf "$out"
 mkdir -p "$out"
 
-# NAME SUMMARY [UNIT]: the binary, its pages and completions, the licences of what is linked into it, and its unit.
+# NAME SUMMARY [UNIT]: the binary, its pages and completions, the licences of what is linked into
+# it, and its unit.
 pack() {
     name=$1
     root=$out/$name

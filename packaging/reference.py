@@ -14,8 +14,8 @@ import os
 import re
 import subprocess
 import textwrap
-from collections import Counter
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,8 +33,8 @@ METRICS = (
 )
 SCENARIO = ROOT / "lab/src/sim/scenario"
 
-# Variables that no option of a program stands for: (who reads it, what it means). A variable that a source reads and that
-# neither this table nor a program's help names is an error.
+# Variables that no option of a program stands for: (who reads it, what it means). A variable that a
+# source reads and that neither this table nor a program's help names is an error.
 VARIABLES = {
     "CARGO_TARGET_DIR": ("Mininet scripts", "Folder of cargo's builds, where the programs are looked for."),
     "LOCAL_WORLD_SIZE": ("`trimwire.torch`", "Ranks on this host, as torchrun sets it."),
@@ -134,6 +134,10 @@ def command_page(helps: list[Help]) -> str:
     counts = Counter(option for each in helps for option, _ in options_of(each.text))
     common = [option for option, count in counts.items() if count > 1]
     lines = [f"# `{helps[0].name}`", "", f"What `--help` prints of {helps[0].name} and its {len(helps) - 1} commands.", ""]
+    counts = Counter(option[0] for each in helps for option in OPTION.finditer(each.text))
+    shared = {text for text, count in counts.items() if count > FEW}
+    if shared:
+        lines.append("Options of several commands are printed [once, at the end](#options-of-several-commands).\n")
     for each in helps[1:]:
         lines.append(f"- [`{each.name}`](#{anchor(each.name)})")
     if common:

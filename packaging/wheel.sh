@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs a wheel into a fresh environment of every Python from 3.10 to 3.14 that is here, and tries it: codec, and two ranks over loopback.
+# Installs a wheel into a fresh environment of every Python from 3.10 to 3.14 that is here, and
+# tries it: codec, and two ranks over loopback.
 #   packaging/wheel.sh FOLDER        a folder that holds one wheel
-# Interpreters are python3.10 to python3.14 on PATH, or those that PYTHONS names, separated by colons. One that is not there is named; none is a failure.
+# Interpreters are python3.10 to python3.14 on PATH, or those that PYTHONS names, separated by
+# colons. One that is not there is named; none is a failure.
 set -euo pipefail
 folder=${1:?usage: packaging/wheel.sh FOLDER}
 here=$(cd "$(dirname "$0")" && pwd)

@@ -2,11 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # The wheel, as users get it: built, installed into a fresh environment, its types checked, its tests run.
 #   python/test.sh            without PyTorch (needs a Python from 3.10 on and PyPI)
-#   python/test.sh torch      with PyTorch, some gigabytes (TORCH says which: torch==2.5.1); without it, and loudly, where that cannot be had
+#   python/test.sh torch      with PyTorch, some gigabytes (TORCH says which: torch==2.5.1); where that
+#                             cannot be had the rest is run, and a line says so
 #   python/test.sh gpu        with PyTorch, the tests of kernels and collectives alone, on a GPU
 # Skipped loudly where that cannot be had; TRIMWIRE_REQUIRE_PYTHON=1 makes a skip a failure.
+# PYTHON names another interpreter than python3.
 set -euo pipefail
+case "${1:-}" in
+  "" | torch | gpu) ;;
+  -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) echo "$0: unknown word '$1'; valid are torch, gpu, --help" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")"
+. ../packaging/timed.sh
 
 skip() {
   echo "SKIPPED: Python package ($1)"
@@ -31,13 +39,14 @@ if ! "$python" -m venv "$work/build" >"$work/log" 2>&1; then
   "$python" -m venv "$work/build" >"$work/log" 2>&1 || skip "no venv: $(tail -1 "$work/log")"
 fi
 "$work/build/bin/pip" install -q --disable-pip-version-check 'maturin>=1.9,<2' >"$work/log" 2>&1 || skip "PyPI cannot be reached: $(tail -1 "$work/log")"
-"$work/build/bin/maturin" build --profile dev --locked --quiet --interpreter "$work/build/bin/python" --out "$work/wheel"
+timed "python, wheel" "$work/build/bin/maturin" build --profile dev --locked --quiet --interpreter "$work/build/bin/python" --out "$work/wheel"
 
 "$python" -m venv "$work/use"
 "$work/use/bin/pip" install -q --disable-pip-version-check "$(echo "$work"/wheel/*.whl)[test]"
 torch=
 if [ -n "${1:-}" ]; then
-  if "$work/use/bin/pip" install -q --disable-pip-version-check "${TORCH:-torch}" >"$work/log" 2>&1; then
+  if timed "python, PyTorch's installation" "$work/use/bin/pip" install -q --disable-pip-version-check "${TORCH:-torch}" >"$work/log" 2>&1; then
+    grep ^TIME: "$work/log" >&2
     torch=yes
     # The examples' frameworks: their tests are skipped, and say so, where these cannot be had.
     "$work/use/bin/pip" install -q --disable-pip-version-check accelerate lightning transformers pyyaml >"$work/log" 2>&1 ||
@@ -50,7 +59,7 @@ if [ -n "${1:-}" ]; then
   fi
 fi
 # From elsewhere: what is imported is what was installed.
-"$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
+timed "python, types" "$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
 cp -r tests ../lab/experiments "$work"
 export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz" TRIMWIRE_VECTORS="$PWD/../host-encoder/tests/vectors.json"
 export TRIMWIRE_REPOSITORY="$PWD/.."
@@ -62,8 +71,8 @@ if [ "${1:-}" = gpu ]; then
   "$work/use/bin/python" -m pytest -q -rs -n auto --maxprocesses 8 "$work"/tests/test_cuda*.py
   exit
 fi
-"$work/use/bin/python" -m pytest -q -rs "$work/tests"
+timed "python, tests" "$work/use/bin/python" -m pytest -q -rs "$work/tests"
 # Kernels for GPUs, on the processor: in processes of their own, as Triton is told once. They are all work and no waiting.
 if [ -n "$torch" ]; then
-  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs -n auto --maxprocesses 8 "$work"/tests/test_cuda*.py
+  TRITON_INTERPRET=1 timed "python, kernels on processors" "$work/use/bin/python" -m pytest -q -rs -n auto --maxprocesses 8 "$work"/tests/test_cuda*.py
 fi

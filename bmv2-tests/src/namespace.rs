@@ -1,34 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network namespaces that go away with their owner.
-#![expect(unsafe_code, reason = "setns and SIOCETHTOOL have no safe wrapper among the dependencies")]
+#![expect(unsafe_code, reason = "SIOCETHTOOL has no safe wrapper among the dependencies")]
 
+use crate::process::poll;
+use crate::skip;
 use anyhow::Context;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::Uid;
 use std::fs::File;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Where iproute2 keeps its namespaces.
 const FOLDER: &str = "/run/netns";
 const PREFIX: &str = "trimwire-";
 
-/// Whether namespaces can be made here; otherwise why not.
+/// Whether namespaces can be made here; otherwise why not. Tried once.
 pub fn available() -> Result<(), String> {
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } != 0 {
+    static TRIED: OnceLock<Result<(), String>> = OnceLock::new();
+    TRIED.get_or_init(try_out).clone()
+}
+
+fn try_out() -> Result<(), String> {
+    if !Uid::effective().is_root() {
         return Err("not root".to_owned());
     }
     if let Err(error) = Command::new("ip").arg("-V").output() {
         return Err(format!("`ip` (iproute2) does not run: {error}"));
     }
-    static SWEEP: Once = Once::new();
-    SWEEP.call_once(sweep);
+    sweep();
     let trial = Namespace::new("trial").map_err(|error| format!("no network namespaces: {error:#}"))?;
     let veth = trial.ip("link add dev near type veth peer name far");
     veth.map_err(|error| format!("no veth interfaces: {error:#}"))
+}
+
+/// As [`available`]; where there are none says so on stderr. Fails where TRIMWIRE_REQUIRE_NETNS is
+/// set.
+pub fn or_skip(test: &str) -> bool {
+    let available = available();
+    if let Err(why) = &available {
+        skip(test, why);
+        assert!(std::env::var_os("TRIMWIRE_REQUIRE_NETNS").is_none(), "TRIMWIRE_REQUIRE_NETNS is set");
+    }
+    available.is_ok()
+}
+
+/// Moves the calling thread into a network namespace of its own, which goes away with it; threads
+/// that it starts are there, too. As [`or_skip`] otherwise.
+pub fn isolate(test: &str) -> bool {
+    if !or_skip(test) {
+        return false;
+    }
+    unshare(CloneFlags::CLONE_NEWNET).expect("a namespace");
+    // Neighbour discovery's frames would be counted.
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    true
+}
+
+/// `ip` with words, where the calling thread is.
+pub fn ip(words: &str) {
+    checked(Command::new("ip").args(words.split_whitespace())).expect("ip");
+}
+
+/// Waits for an interface's carrier and queue, which the kernel brings up in the background: before
+/// that, it discards frames silently.
+pub fn ready(interface: &str) {
+    poll(&format!("{interface} is up"), Duration::from_secs(10), || {
+        let shown = checked(Command::new("ip").args(["link", "show", interface]))?;
+        Ok(shown.contains("state UP").then_some(()))
+    })
+    .expect("an interface");
+}
+
+/// Pairs `sN` (the switch's side) and `hN` (the far end) for ports 0 to `ports - 1`, up, where the
+/// calling thread is.
+pub fn veth_pairs(ports: u16) {
+    for port in 0..ports {
+        ip(&format!("link add s{port} type veth peer name h{port}"));
+        ip(&format!("link set s{port} up"));
+        ip(&format!("link set h{port} up"));
+    }
+    for port in 0..ports {
+        ready(&format!("s{port}"));
+        ready(&format!("h{port}"));
+    }
 }
 
 /// Removes the namespaces of test runs that were killed.
@@ -45,7 +105,7 @@ fn sweep() {
 }
 
 /// Runs a command to its end; its complaints are the error.
-pub(crate) fn checked(command: &mut Command) -> anyhow::Result<String> {
+fn checked(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output()?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -54,7 +114,8 @@ pub(crate) fn checked(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A network namespace with loopback up and IPv6 autoconfiguration off (its chatter would be counted).
+/// A network namespace with loopback up and IPv6 autoconfiguration off (its chatter would be
+/// counted).
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -107,10 +168,7 @@ impl Namespace {
         let handle = File::open(self.path())?;
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
-                // SAFETY: the descriptor is open through the call; only this thread, which ends here, changes namespace.
-                if unsafe { libc::setns(handle.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
-                    return Err(std::io::Error::last_os_error().into());
-                }
+                setns(handle, CloneFlags::CLONE_NEWNET)?;
                 run()
             });
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -124,8 +182,8 @@ impl Drop for Namespace {
     }
 }
 
-/// A pair of interfaces, one in each namespace, up, with MAC addresses, an MTU of 1500 and no offloads: a frame that
-/// arrives is the frame that was sent.
+/// A pair of interfaces, one in each namespace, up, with MAC addresses, an MTU of 1500 and no
+/// offloads: a frame that arrives is the frame that was sent.
 pub fn connect(a: (&Namespace, &str, &str), b: (&Namespace, &str, &str)) -> anyhow::Result<()> {
     let (near, far) = (a, b);
     near.0.ip(&format!(
@@ -141,7 +199,8 @@ pub fn connect(a: (&Namespace, &str, &str), b: (&Namespace, &str, &str)) -> anyh
     Ok(())
 }
 
-/// linux/ethtool.h: `struct ethtool_value`, and the commands that set checksums and segments on and off.
+/// linux/ethtool.h: `struct ethtool_value`, and the commands that set checksums and segments on and
+/// off.
 #[repr(C)]
 struct EthtoolValue {
     command: u32,
@@ -154,7 +213,7 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 
 /// What `ethtool -K INTERFACE tx off rx off gso off gro off` does, which not every machine has.
-fn offloads_off(interface: &str) -> anyhow::Result<()> {
+pub fn offloads_off(interface: &str) -> anyhow::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     for command in [ETHTOOL_STXCSUM, ETHTOOL_SRXCSUM, ETHTOOL_SGSO, ETHTOOL_SGRO] {
         let mut value = EthtoolValue { command, data: 0 };
@@ -165,7 +224,8 @@ fn offloads_off(interface: &str) -> anyhow::Result<()> {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: the request points to a value of the shape that these commands take; both outlive the call.
+        // SAFETY: the request points to a value of the shape that these commands take; both outlive
+        // the call.
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
             return Err(std::io::Error::last_os_error().into());
         }

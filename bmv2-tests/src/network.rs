@@ -19,7 +19,8 @@ const BEST_EFFORT: u8 = 0;
 const QUIET: Duration = Duration::from_millis(200);
 const SETTLES: Duration = Duration::from_secs(10);
 
-/// Hosts h1, h2, …, each in its namespace with interface `eth0` and address 10.0.0.N, on ports 1, 2, … of one switch.
+/// Hosts h1, h2, …, each in its namespace with interface `eth0` and address 10.0.0.N, on ports 1,
+/// 2, … of one switch.
 #[derive(Debug)]
 pub struct Network {
     // Fields are dropped in order: the programs end before their namespaces go.
@@ -51,8 +52,8 @@ impl Counters {
         self.0.get(&(port, queue)).and_then(|row| row.get(name)).map_or(0, |count| count.packets)
     }
 
-    /// Packets of some counters, summed over a port's queues but best effort's: agents send nothing there, the hosts'
-    /// kernels do (an ICMP error for a STOP whose sender has ended).
+    /// Packets of some counters, summed over a port's queues but best effort's: agents send nothing
+    /// there, the hosts' kernels do (an ICMP error for a STOP whose sender has ended).
     pub fn sum(&self, port: u16, names: &[&str]) -> u64 {
         let rows = self.0.iter().filter(|((row_port, queue), _)| *row_port == port && *queue != BEST_EFFORT);
         rows.flat_map(|(_, row)| names.iter().filter_map(|&name| row.get(name))).map(|c| c.packets).sum()
@@ -93,7 +94,8 @@ impl Network {
         &mut self.switch
     }
 
-    /// Brings the switch to a policy (the fabric file's section, as YAML in braces) with `trimwire-controller apply`.
+    /// Brings the switch to a policy (the fabric file's section, as YAML in braces) with
+    /// `trimwire-controller apply`.
     pub fn apply(&self, policy: &str) -> anyhow::Result<Value> {
         let mut yaml = format!(
             "version: 1\nswitches:\n  s1: {{ address: \"{ADDRESS}\", device_id: {DEVICE_ID}, target: {} }}\nhosts:\n",
@@ -135,7 +137,8 @@ impl Network {
         let mut counters = Counters::default();
         for row in rows {
             let number = |key: &str| row.get(key).and_then(Value::as_u64);
-            // What counts for the whole switch has neither; it is kept under a port that does not exist.
+            // What counts for the whole switch has neither; it is kept under a port that does not
+            // exist.
             let place = (number("port").unwrap_or(511) as u16, number("queue").unwrap_or(7) as u8);
             let cells = row.get("counters").and_then(Value::as_object);
             for (name, count) in cells.into_iter().flatten() {
@@ -147,8 +150,9 @@ impl Network {
         Ok(counters)
     }
 
-    /// The counters once nothing is on its way any more: those that two looks in a row agree on. Agents end when they know enough, and
-    /// a busy machine's switch may still hold the last packets they sent.
+    /// The counters once nothing is on its way any more: those that two looks in a row agree on.
+    /// Agents end when they know enough, and a busy machine's switch may still hold the last
+    /// packets they sent.
     pub fn settled_counters(&self) -> anyhow::Result<Counters> {
         let mut last = None;
         poll("counters that stay as they are", SETTLES, || {

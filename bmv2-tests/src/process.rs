@@ -77,6 +77,11 @@ impl Running {
         Ok(Self { child, what, stdout: Some(stdout), stderr: Some(stderr) })
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

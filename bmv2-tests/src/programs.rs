@@ -16,8 +16,8 @@ pub struct Programs {
     pub agent: PathBuf,
 }
 
-/// Folders to look in: `TRIMWIRE_BIN_DIR` alone if it is set, otherwise where cargo puts what it builds, the profile of this
-/// test first.
+/// Folders to look in: `TRIMWIRE_BIN_DIR` alone if it is set, otherwise where cargo puts what it
+/// builds, the profile of this test first.
 fn folders() -> Vec<PathBuf> {
     if let Some(folder) = std::env::var_os("TRIMWIRE_BIN_DIR") {
         return vec![folder.into()];
@@ -42,22 +42,27 @@ fn find(name: &str) -> Result<PathBuf, String> {
 impl Programs {
     /// All of what a test over real interfaces needs, or a line on stderr and `None`.
     pub fn or_skip(test: &str) -> Option<Self> {
-        let found = namespace::available().and_then(|()| {
-            Ok(Self {
-                switch: find("trimwire-switch")?,
-                controller: find("trimwire-controller")?,
-                agent: find("trimwire-agent")?,
-            })
-        });
-        found.map_err(|why| skip(test, &why)).ok()
+        if !namespace::or_skip(test) {
+            return None;
+        }
+        let all = || -> Result<Self, String> {
+            let [switch, controller, agent] =
+                ["trimwire-switch", "trimwire-controller", "trimwire-agent"].map(find);
+            Ok(Self { switch: switch?, controller: controller?, agent: agent? })
+        };
+        all().map_err(|why| skip(test, &why)).ok()
     }
+}
+
+/// `simple_switch_grpc` on PATH.
+pub fn bmv2() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join("simple_switch_grpc")).find(|f| f.is_file())
 }
 
 /// `simple_switch_grpc` on PATH, or a line on stderr and `None`.
 pub fn bmv2_or_skip(test: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join("simple_switch_grpc")).find(|f| f.is_file());
+    let found = bmv2();
     if found.is_none() {
         skip(test, "simple_switch_grpc (BMv2) is not on PATH");
     }

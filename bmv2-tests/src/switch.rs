@@ -45,7 +45,8 @@ pub struct RunningSwitch {
 }
 
 impl RunningSwitch {
-    /// Starts it and waits until it takes connections. Ports serve `rate_bps`; 0 is as fast as they can.
+    /// Starts it and waits until it takes connections. Ports serve `rate_bps`; 0 is as fast as they
+    /// can.
     pub fn start(kind: &Kind, namespace: &Namespace, ports: &[u16], rate_bps: u64) -> anyhow::Result<Self> {
         let (program, ours) = match kind {
             Kind::Trimwire(program) => (program, true),
@@ -61,7 +62,8 @@ impl RunningSwitch {
                 command.args(["--rate", &format!("{rate_bps}bps")]);
             }
         } else {
-            // Its other servers listen on the namespace's loopback interface too, and on a path that is not.
+            // Its other servers listen on the namespace's loopback interface too, and on a path
+            // that is not.
             let ipc = format!("ipc:///tmp/{}.ipc", namespace.name());
             command.args(["--thrift-port", "9090", "--notifications-addr", &ipc, "-L", "off"]);
         }
@@ -69,7 +71,8 @@ impl RunningSwitch {
         if !ours {
             command.args(["--priority-queues", "8"]);
             if rate_bps > 0 {
-                // BMv2 has no line rate: a token bucket makes its sender block, and its queues build up.
+                // BMv2 has no line rate: a token bucket makes its sender block, and its queues
+                // build up.
                 for port in ports {
                     let words =
                         format!("qdisc add dev p{port} root tbf rate {rate_bps}bit burst 3000 limit 2000000");

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets with known answers, `p4/tests/ladder.json`.
+//! Packets with known answers, `p4/tests/ladder.json`, and what is written for them: over P4Runtime
+//! here, and straight into the engine by the switch's own tests.
 #![forbid(unsafe_code)]
 
 use anyhow::Context;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, insert, member, member_group};
+use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, insert, member, member_group, modify};
 use trimwire_p4runtime::p4info::Index;
-use trimwire_p4runtime::v1::{Entity, Update};
+use trimwire_p4runtime::v1::{Entity as P4Entity, Update};
 
 /// The file; `p4/tests/README.md` says what its fields mean.
 #[derive(Debug, Deserialize)]
@@ -43,7 +44,7 @@ struct Group {
 #[derive(Debug, Deserialize)]
 struct Route {
     prefix: String,
-    length: u32,
+    length: u16,
     member: Option<u32>,
     group: Option<u32>,
 }
@@ -109,9 +110,95 @@ struct Expect {
     frame: String,
 }
 
+/// The action profile of routes.
+pub const PROFILE: &str = "Ingress.ecmp";
+/// The table of thresholds.
+pub const POLICY: &str = "Ingress.queue_policy.policy";
+
+/// One write, in terms of neither P4Runtime nor the engine.
+#[derive(Debug)]
+pub enum Write {
+    /// A member of [`PROFILE`].
+    Member(u32, Call),
+    /// A group of [`PROFILE`], each member once.
+    Group(u32, Vec<u32>),
+    /// A table's entry.
+    Entry(Entry),
+    /// A table's default action.
+    Default(&'static str, Call),
+}
+
+/// A table's entry.
+#[derive(Debug)]
+pub struct Entry {
+    /// The table.
+    pub table: String,
+    /// All of its keys, in its order.
+    pub keys: Vec<(&'static str, Key)>,
+    /// 0 where keys tell entries apart.
+    pub priority: i32,
+    /// What a hit does.
+    pub action: EntryAction,
+}
+
+/// What one key matches.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// This value.
+    Exact(Vec<u8>),
+    /// So many leading bits.
+    Lpm(Vec<u8>, u16),
+    /// The bits of a mask; `None`: anything.
+    Ternary(Option<(Vec<u8>, Vec<u8>)>),
+}
+
+/// What a hit does.
+#[derive(Debug)]
+pub enum EntryAction {
+    /// An action of the table.
+    Call(Call),
+    /// A member of [`PROFILE`].
+    Member(u32),
+    /// A group of [`PROFILE`].
+    Group(u32),
+}
+
+/// An action and its parameters, in its order.
+#[derive(Debug)]
+pub struct Call {
+    /// The action.
+    pub action: String,
+    /// Names and values.
+    pub params: Vec<(&'static str, Vec<u8>)>,
+}
+
 fn bytes(hexadecimal: &str) -> anyhow::Result<Vec<u8>> {
     let digits = hexadecimal.as_bytes().chunks(2);
     digits.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
+}
+
+/// As P4Runtime writes numbers: without leading zeros.
+fn number(value: impl Into<u32>) -> Vec<u8> {
+    let value: u32 = value.into();
+    let bytes = value.to_be_bytes();
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count().min(3);
+    bytes[zeros..].to_vec()
+}
+
+fn exact(value: impl Into<u32>) -> Key {
+    Key::Exact(number(value))
+}
+
+fn ternary(value: impl Into<u32>, mask: impl Into<u32>) -> Key {
+    Key::Ternary(Some((number(value), number(mask))))
+}
+
+fn call(action: &str, params: impl IntoIterator<Item = (&'static str, Vec<u8>)>) -> Call {
+    Call { action: action.to_owned(), params: params.into_iter().collect() }
+}
+
+fn entry(table: &str, keys: Vec<(&'static str, Key)>, priority: i32, action: Call) -> Write {
+    Write::Entry(Entry { table: table.to_owned(), keys, priority, action: EntryAction::Call(action) })
 }
 
 impl Case {
@@ -121,8 +208,8 @@ impl Case {
     }
 
     /// What leaves, and where.
-    pub fn expected(&self) -> anyhow::Result<Vec<(u16, Vec<u8>)>> {
-        self.expect.iter().map(|expect| Ok((expect.port, bytes(&expect.frame)?))).collect()
+    pub fn expected(&self) -> anyhow::Result<Option<(u16, Vec<u8>)>> {
+        self.expect.as_ref().map(|expect| Ok((expect.port, bytes(&expect.frame)?))).transpose()
     }
 }
 
@@ -135,88 +222,147 @@ impl Vectors {
     }
 
     /// What is written once, in an order that works.
-    pub fn updates(&self, index: &Index) -> anyhow::Result<Vec<Update>> {
-        let seed = TableEntryBuilder::default_entry(index, "Ingress.hash_seed");
-        let seed = seed.action("Ingress.set_hash_seed").param("seed", self.hash_seed).modify()?;
-        Ok(self.entities(index)?.into_iter().map(insert).chain([seed]).collect())
-    }
-
-    fn entities(&self, index: &Index) -> anyhow::Result<Vec<Entity>> {
-        let mut entities = Vec::new();
+    pub fn writes(&self) -> anyhow::Result<Vec<Write>> {
+        let mut writes = Vec::new();
         for Member { id, port, dst_mac } in &self.members {
-            let action = ActionBuilder::new(index, "Ingress.forward")
-                .param("port", *port)
-                .param("dst_mac", bytes(dst_mac)?.as_slice());
-            entities.push(member(index, "Ingress.ecmp", *id, action)?.into());
+            let params = [("port", number(*port)), ("dst_mac", bytes(dst_mac)?)];
+            writes.push(Write::Member(*id, call("Ingress.forward", params)));
         }
         for Group { id, members } in &self.groups {
-            let weights = members.iter().map(|&member| (member, 1));
-            entities.push(member_group(index, "Ingress.ecmp", *id, weights, members.len() as i32)?.into());
+            writes.push(Write::Group(*id, members.clone()));
         }
         let v4 = self.ipv4_route.iter().map(|route| ("Ingress.ipv4_route", route));
         let v6 = self.ipv6_route.iter().map(|route| ("Ingress.ipv6_route", route));
         for (table, Route { prefix, length, member, group }) in v4.chain(v6) {
-            let prefix = bytes(prefix)?;
-            let entry = TableEntryBuilder::new(index, table).lpm("dst_addr", prefix.as_slice(), *length);
-            let entry = match (member, group) {
-                (Some(member), _) => entry.member(*member),
-                (None, Some(group)) => entry.group(*group),
+            let keys = vec![("dst_addr", Key::Lpm(bytes(prefix)?, *length))];
+            let action = match (member, group) {
+                (Some(member), _) => EntryAction::Member(*member),
+                (None, Some(group)) => EntryAction::Group(*group),
                 (None, None) => anyhow::bail!("a route of {table} leads nowhere"),
             };
-            entities.push(entry.build()?.into());
+            writes.push(Write::Entry(Entry { table: table.to_owned(), keys, priority: 0, action }));
         }
         for Class { dscp, action, queue } in &self.classify {
-            let entry = TableEntryBuilder::new(index, "Ingress.classify").exact("dscp", *dscp);
-            entities.push(entry.action(action.as_str()).param("queue", *queue).build()?.into());
+            let action = call(action, [("queue", number(*queue))]);
+            writes.push(entry("Ingress.classify", vec![("dscp", exact(*dscp))], 0, action));
         }
         for Path { dscp, action, half } in &self.load_balance {
-            let entry = TableEntryBuilder::new(index, "Ingress.load_balance").exact("dscp", *dscp);
-            entities.push(entry.action(action.as_str()).param("half", *half).build()?.into());
+            let action = call(action, [("half", number(*half))]);
+            writes.push(entry("Ingress.load_balance", vec![("dscp", exact(*dscp))], 0, action));
         }
         for Claim { ingress_port, dscp, priority, remark } in &self.trust {
-            let mut entry = TableEntryBuilder::new(index, "Ingress.trust")
-                .exact("ingress_port", *ingress_port)
-                .priority(*priority);
-            if let Some(dscp) = dscp {
-                entry = entry.ternary("dscp", *dscp, 0x3f_u8);
-            }
-            let entry = match remark {
-                Some(dscp) => entry.action("Ingress.remark_dscp").param("dscp", *dscp),
-                None => entry.action("Ingress.trust_dscp"),
+            let dscp = dscp.map_or(Key::Ternary(None), |dscp| ternary(dscp, 0x3f_u8));
+            let action = match remark {
+                Some(dscp) => call("Ingress.remark_dscp", [("dscp", number(*dscp))]),
+                None => call("Ingress.trust_dscp", []),
             };
-            entities.push(entry.build()?.into());
+            let keys = vec![("ingress_port", exact(*ingress_port)), ("dscp", dscp)];
+            writes.push(entry("Ingress.trust", keys, *priority, action));
         }
         for dscp in &self.mark_trimmable {
-            let entry = TableEntryBuilder::new(index, "Ingress.mark_trimmable").exact("dscp", *dscp);
-            entities.push(entry.action("Ingress.mark_ce").build()?.into());
+            let keys = vec![("dscp", exact(*dscp))];
+            writes.push(entry("Ingress.mark_trimmable", keys, 0, call("Ingress.mark_ce", [])));
         }
         for Exempt { table, priority, protocol, dst_port } in &self.trim_acl {
-            let entry = TableEntryBuilder::new(index, table.as_str())
-                .ternary("protocol", *protocol, u8::MAX)
-                .ternary("dst_port", *dst_port, u16::MAX)
-                .priority(*priority);
-            entities.push(entry.action("Ingress.disable_trim").build()?.into());
+            let keys = vec![
+                ("src_addr", Key::Ternary(None)),
+                ("dst_addr", Key::Ternary(None)),
+                ("protocol", ternary(*protocol, u8::MAX)),
+                ("src_port", Key::Ternary(None)),
+                ("dst_port", ternary(*dst_port, u16::MAX)),
+            ];
+            writes.push(entry(table, keys, *priority, call("Ingress.disable_trim", [])));
         }
         for Cap { egress_port, rate, burst } in &self.trim_cap {
-            let entry =
-                TableEntryBuilder::new(index, "Ingress.trim_cap.cap").exact("egress_port", *egress_port);
-            let entry = entry.action("Ingress.trim_cap.set_cap").param("rate", *rate).param("burst", *burst);
-            entities.push(entry.build()?.into());
+            let keys = vec![("egress_port", exact(*egress_port))];
+            let params = [("rate", number(*rate)), ("burst", number(*burst))];
+            writes.push(entry("Ingress.trim_cap.cap", keys, 0, call("Ingress.trim_cap.set_cap", params)));
         }
-        Ok(entities)
+        let seed = call("Ingress.set_hash_seed", [("seed", number(self.hash_seed))]);
+        writes.push(Write::Default("Ingress.hash_seed", seed));
+        Ok(writes)
+    }
+
+    /// The same over P4Runtime.
+    pub fn updates(&self, index: &Index) -> anyhow::Result<Vec<Update>> {
+        self.writes()?.iter().map(|write| update(index, write)).collect()
     }
 }
 
+fn action<'i>(index: &'i Index, call: &Call) -> ActionBuilder<'i> {
+    let builder = ActionBuilder::new(index, call.action.as_str());
+    call.params.iter().fold(builder, |builder, (name, value)| builder.param(*name, value.as_slice()))
+}
+
+fn with_call<'i>(builder: TableEntryBuilder<'i>, call: &Call) -> TableEntryBuilder<'i> {
+    let builder = builder.action(call.action.as_str());
+    call.params.iter().fold(builder, |builder, (name, value)| builder.param(*name, value.as_slice()))
+}
+
+fn update(index: &Index, write: &Write) -> anyhow::Result<Update> {
+    let entity: P4Entity = match write {
+        Write::Member(id, call) => member(index, PROFILE, *id, action(index, call))?.into(),
+        Write::Group(id, members) => {
+            let weights = members.iter().map(|&member| (member, 1));
+            member_group(index, PROFILE, *id, weights, members.len() as i32)?.into()
+        }
+        Write::Entry(entry) => entity(index, entry)?,
+        Write::Default(table, call) => {
+            let builder = TableEntryBuilder::default_entry(index, *table);
+            return Ok(modify(with_call(builder, call).build()?));
+        }
+    };
+    Ok(insert(entity))
+}
+
+fn entity(index: &Index, entry: &Entry) -> anyhow::Result<P4Entity> {
+    let mut builder = TableEntryBuilder::new(index, entry.table.as_str());
+    for (name, key) in &entry.keys {
+        builder = match key {
+            Key::Exact(value) => builder.exact(*name, value.as_slice()),
+            Key::Lpm(value, length) => builder.lpm(*name, value.as_slice(), u32::from(*length)),
+            Key::Ternary(Some((value, mask))) => builder.ternary(*name, value.as_slice(), mask.as_slice()),
+            Key::Ternary(None) => builder,
+        };
+    }
+    if entry.priority > 0 {
+        builder = builder.priority(entry.priority);
+    }
+    let builder = match &entry.action {
+        EntryAction::Call(call) => with_call(builder, call),
+        EntryAction::Member(id) => builder.member(*id),
+        EntryAction::Group(id) => builder.group(*id),
+    };
+    Ok(builder.build()?.into())
+}
+
 /// A policy's entry.
-pub fn policy(index: &Index, values: &Policy) -> anyhow::Result<Entity> {
+pub fn policy_entry(values: &Policy) -> anyhow::Result<Entry> {
     const KEYS: [&str; 3] = ["egress_port", "queue", "importance"];
-    let mut entry = TableEntryBuilder::new(index, "Ingress.queue_policy.policy");
-    for key in KEYS {
-        entry = entry.exact(key, *values.get(key).with_context(|| format!("a policy without {key}"))?);
-    }
-    entry = entry.action("Ingress.queue_policy.set_thresholds");
-    for (name, value) in values.iter().filter(|(name, _)| !KEYS.contains(&name.as_str())) {
-        entry = entry.param(name.as_str(), *value);
-    }
-    Ok(entry.build()?.into())
+    const THRESHOLDS: [&str; 9] = [
+        "mark_at",
+        "shallow_at",
+        "deep_at",
+        "drop_at",
+        "shallow_size",
+        "deep_size",
+        "trimmed_dscp",
+        "trim_queue",
+        "trim_drop_at",
+    ];
+    let value = |name| anyhow::Ok(*values.get(name).with_context(|| format!("a policy without {name}"))?);
+    let keys = KEYS.into_iter().map(|name| Ok((name, exact(value(name)?))));
+    let params = THRESHOLDS.into_iter().map(|name| Ok((name, number(value(name)?))));
+    let params = params.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Entry {
+        table: POLICY.to_owned(),
+        keys: keys.collect::<anyhow::Result<_>>()?,
+        priority: 0,
+        action: EntryAction::Call(call("Ingress.queue_policy.set_thresholds", params)),
+    })
+}
+
+/// The same over P4Runtime.
+pub fn policy(index: &Index, values: &Policy) -> anyhow::Result<P4Entity> {
+    entity(index, &policy_entry(values)?)
 }

@@ -3,7 +3,7 @@
 
     topologies ─► Mininet ─► switches (start) ─► bring_up: hosts, fabric file, `trimwire-controller apply`
                                                     │
-    shell, mininet/test.py ◄── incast (agents), accounts (counters) ◄─┘
+    shell, mininet/test.py ◄── all_reduce, congestion (TCP, counters) ◄─┘
 
 Standard library and Debian's mininet package only. Open vSwitch and OpenFlow controllers are not needed.
 """

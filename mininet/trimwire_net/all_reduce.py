@@ -8,10 +8,11 @@ from typing import Any
 
 from mininet.log import info, output
 
-from trimwire_net.agents import address, agent
+from trimwire_net import programs
 from trimwire_net.bring_up import Fabric
 from trimwire_net.fabric_file import bits_per_second
-from trimwire_net.problem import Problem
+from trimwire_net.processes import Program
+from trimwire_net.run_folder import Problem
 
 
 @dataclass
@@ -48,15 +49,16 @@ def all_reduce(fabric: Fabric, names: list[str], words: str = "-b 1M -e 1M -n 8"
     if len(names) < 2 or len(set(names)) < len(names):
         raise Problem(f"allreduce {' '.join(names)}: two hosts at least, each once")
     hosts = [fabric.host(name) for name in names]
-    peers = ",".join(address(host, False) for host in hosts)
+    peers = ",".join(host.defaultIntf().IP() for host in hosts)
     info(f"*** All-reduce: {' '.join(names)}\n")
-    agents = []
+    agents: list[Program] = []
     try:
         for rank, host in enumerate(hosts):
             rate = bits_per_second(host.defaultIntf())
             # 256 source ports: sprayed over the equal paths.
-            agents.append(agent(host, "rank", f"perf all-reduce --rank {rank} --world {len(hosts)} --peers {peers} --bind {address(host, False)} "
-                                              f"-w 1 --bitrate {rate} --set threads=0 --set source-ports=256 --timeout 20s {words}"))
+            own = f"--rank {rank} --world {len(hosts)} --peers {peers} --bind {host.defaultIntf().IP()}"
+            command = f"perf all-reduce {own} -w 1 --bitrate {rate} --set threads=0 --set source-ports=256 --timeout 20s {words}"
+            agents.append(Program(host, "rank", [programs.ours("trimwire-agent"), *command.split(), "--json"]))
         end = time.monotonic() + timeout
         return Sums(names, [each.report(end) for each in agents])
     finally:

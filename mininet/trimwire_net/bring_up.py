@@ -15,8 +15,7 @@ from mininet.log import info
 
 from trimwire_net import offloads, programs
 from trimwire_net.fabric_file import POLICY, bits_per_second, fabric_yaml, ports
-from trimwire_net.problem import Problem
-from trimwire_net.run_folder import keep, run_folder
+from trimwire_net.run_folder import Problem, keep, run_folder
 
 # More than the send buffers of an agent's sockets together.
 HOST_TBF_LIMIT = 64 << 20
@@ -93,7 +92,8 @@ def make_ready(host: Any, hosts: list[Any]) -> None:
     ipv6 = f"/proc/sys/net/ipv6/conf/{name}"
     commands = [
         f"ip link set dev {name} mtu 1500 gso_max_segs 1 txqueuelen 10000",
-        # Turned off and on: link-local addresses, their duplicate detection and solicitations would be in every count, as ARP would.
+        # Turned off and on: link-local addresses, their duplicate detection and solicitations would
+        # be in every count, as ARP would.
         f"[ ! -d {ipv6} ] || {{ echo 1 > {ipv6}/disable_ipv6; echo 0 > {ipv6}/accept_dad; echo 0 > {ipv6}/router_solicitations; "
         f"echo 1 > {ipv6}/addr_gen_mode; echo 0 > {ipv6}/disable_ipv6; ip addr replace {host.ip6}/64 dev {name} nodad; }}",
         f"tc qdisc replace dev {name} root tbf rate {rate}bit burst {max(3000, rate // 8000)} limit {HOST_TBF_LIMIT}",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
-from trimwire_net.problem import Problem
+from trimwire_net.congestion import Promises
+from trimwire_net.processes import own_session
 from trimwire_net.programs import REPOSITORY
-from trimwire_net.scenarios import Book, Promises
-from trimwire_net.waiting import own_session
+from trimwire_net.run_folder import Problem
 
 PAGE = "docs/how-to/mininet.md"
 HEADING = "## An all-reduce beside TCP, in ten commands"
@@ -50,31 +49,30 @@ def typed(command: str, lines: list[str]) -> str:
 
 
 def shares(text: str) -> list[tuple[float, float, float]]:
-    """(cut %, missing %, NMSE) of every rank of every all-reduce, in order."""
+    """(trimmed %, missing %, NMSE) of every rank of every all-reduce, in order."""
     row = re.compile(r"^ +\d+ +h\d+ +\d+ +([\d.]+)% +([\d.]+)% +\d+ +([\d.e+-]+) ", re.MULTILINE)
     return [tuple(map(float, found)) for found in row.findall(text)]  # type: ignore[misc]
 
 
-def run() -> Promises:
+def run(promises: Promises) -> None:
     """Types it in, but for what installs and builds, and looks at what comes of it."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    book = Book(PAGE)
+    promises.scenario = PAGE
     lines = commands()
     print(f"{PAGE}: {HEADING.lstrip('# ')}", flush=True)
-    book.check("ten commands at most", len(lines) <= 10, str(len(lines)))
+    promises.check("ten commands at most", len(lines) <= 10, str(len(lines)))
     rest = [line for line in lines if not line.startswith(INSTALLS)]
     begin, prompts = rest[0].removeprefix("sudo "), [line.removeprefix(PROMPT) for line in rest[1:]]
     text = typed(begin, prompts)
     ranks = shares(text)
-    book.check("two all-reduces of two ranks have ended", len(ranks) == 4, f"{len(ranks)} results")
-    book.check("their sums are right", len(ranks) > 0 and all(missing <= 1 and nmse < 0.1 for _, missing, nmse in ranks),
+    promises.check("two all-reduces of two ranks have ended", len(ranks) == 4, f"{len(ranks)} results")
+    promises.check("their sums are right", len(ranks) > 0 and all(missing <= 1 and nmse < 0.1 for _, missing, nmse in ranks),
                f"NMSE {max((nmse for *_, nmse in ranks), default=1):.1e} at worst")
     # The trunk from s1 to s2 is port 3: TRIM_PKTS of class 0 there.
     trunk = re.search(r"^s1:3 +5 class0 +\d+ +(\d+) ", text, re.MULTILINE)
-    cut = int(trunk[1]) if trunk else 0
-    book.check("beside TCP the trunk trims, and the counters show it", cut > 0 and any(share > 0 for share, *_ in ranks[2:]), f"{cut} trimmed")
-    book.check("TCP gets through", re.search(r"[1-9]\d*(\.\d+)? [KMG]?bits/sec +receiver", text) is not None,
+    trimmed = int(trunk[1]) if trunk else 0
+    promises.check("beside TCP the trunk trims, and the counters show it", trimmed > 0 and any(share > 0 for share, *_ in ranks[2:]), f"{trimmed} trimmed")
+    promises.check("TCP gets through", re.search(r"[1-9]\d*(\.\d+)? [KMG]?bits/sec +receiver", text) is not None,
                next((line.strip() for line in text.splitlines() if line.endswith("receiver")), "no result"))
-    if not all(holds for _, holds in book.promises):
+    if promises.broken:
         print(text)
-    return book.promises

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from trimwire_net.problem import Problem
+from trimwire_net.run_folder import Problem
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = "cargo build --release -p trimwire-switch -p trimwire-controller -p trimwire-agent"

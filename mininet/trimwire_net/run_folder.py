@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One folder a run, for logs, pidfiles and the fabric file."""
+"""One folder a run, for logs, pidfiles and the fabric file; and how a run ends with an explanation."""
 from __future__ import annotations
 
 import atexit
@@ -8,6 +8,13 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+
+class Problem(SystemExit):
+    """Printed on stderr, exit code 1. Not an Exception: for those `mn` shows its own kind of message."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"trimwire-mininet: {text}")
+
 
 _folder: Path | None = None
 _keep = False

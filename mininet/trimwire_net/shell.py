@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet's prompt, with a word for the fabric and two for traffic."""
+"""Mininet's prompt, with a word for the fabric and one for traffic."""
 from __future__ import annotations
 
 from mininet.cli import CLI
@@ -7,12 +7,11 @@ from mininet.log import error, output
 
 from trimwire_net.all_reduce import all_reduce
 from trimwire_net.bring_up import Fabric
-from trimwire_net.incast import incast, usual
-from trimwire_net.problem import Problem
+from trimwire_net.run_folder import Problem
 
 
 class Shell(CLI):
-    """Mininet's, and three commands."""
+    """Mininet's, and two commands."""
 
     def _fabric(self) -> Fabric:
         fabric: Fabric = self.mn.switches[0].fabric
@@ -33,17 +32,6 @@ class Shell(CLI):
                 output(self._fabric().controller(*words))
         except IndexError:
             error("usage: fabric policy { shallow_at: 15KB, … }\n")
-        except Problem as problem:
-            error(f"{problem}\n")
-
-    def do_incast(self, line: str) -> None:
-        """Gradients of some hosts to one, all at once, at their links' rate.
-           Usage: incast [RECEIVER SENDER…]"""
-        receiver, senders = usual(self._fabric())
-        if line.split():
-            receiver, *senders = line.split()
-        try:
-            output(incast(self._fabric(), receiver, senders).table())
         except Problem as problem:
             error(f"{problem}\n")
 

@@ -20,10 +20,9 @@ from mininet.node import Switch
 from trimwire_net import bring_up, programs
 from trimwire_net.fabric_file import bits_per_second, ports
 from trimwire_net.offloads import turn_off
-from trimwire_net.problem import Problem
-from trimwire_net.run_folder import keep, run_folder
+from trimwire_net.processes import own_session, poll
+from trimwire_net.run_folder import Problem, keep, run_folder
 from trimwire_net.thrift import set_all_egress_queue_depths
-from trimwire_net.waiting import own_session, poll
 
 FIRST_GRPC_PORT = 9559
 FIRST_THRIFT_PORT = 9090
@@ -43,7 +42,8 @@ def tbf(interface: str, rate_bps: int, limit: int) -> list[str]:
     The limit has to exceed the senders' socket buffers: then they block, and the queue stays where thresholds see it, instead
     of being dropped here.
     """
-    # Two frames, or what the line sends between two ticks of a slow kernel timer, whichever is more.
+    # Two frames, or what the line sends between two ticks of a slow kernel timer, whichever is
+    # more.
     burst = max(3000, rate_bps // 8 // 1000)
     return ["tc", "qdisc", "replace", "dev", interface, "root", "tbf", "rate", f"{rate_bps}bit", "burst", str(burst),
             "limit", str(limit)]

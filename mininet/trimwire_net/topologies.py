@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mininet.topo import Topo
 
-from trimwire_net.problem import Problem
+from trimwire_net.run_folder import Problem
 
 DEFAULT_BW = 20.0
 

@@ -640,6 +640,6 @@ class Collectives(_collectives.Collectives):
 
     def __init__(self, gpu: FakeGpu, group: trimwire.Group) -> None:
         native = group._native_group()
-        watched = SimpleNamespace(_numbers=group._numbers, channels=group.channels, _native_group=lambda: SimpleNamespace(rank=native.rank, world=native.world, coordinates_per_packet=native.coordinates_per_packet, rows=lambda: _Rows(gpu, native.rows(), self)))
-        super().__init__(watched)  # type: ignore[arg-type]
+        watched = SimpleNamespace(rank=native.rank, world=native.world, coordinates_per_packet=native.coordinates_per_packet, rows=lambda: _Rows(gpu, native.rows(), self))
+        super().__init__(watched, group.channels, *group._numbers)  # type: ignore[arg-type]
         self._native = _NativeGroup(gpu, native)

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Command;
 use std::time::{Duration, Instant};
+use trimwire_bmv2_tests::{Namespace, namespace};
 
 /// On stderr itself, because the test harness keeps what passing tests print.
 pub(super) fn skip(what: &str) {
@@ -315,61 +315,47 @@ fn raw_reception_sees_only_its_own_address_and_port() {
     }
 }
 
-/// Runs `ip` with each of these words, as long as it succeeds; else says that a test is skipped.
-fn ip(lines: &[String]) -> bool {
-    lines.iter().all(|line| {
-        let done = Command::new("ip").args(line.split(' ')).output();
-        let done = done.is_ok_and(|output| output.status.success());
-        if !done {
-            skip(&format!("network namespaces: `ip {line}` failed; they need root and iproute2"));
-        }
-        done
-    })
-}
-
 /// Two namespaces and a veth pair, removed with it.
-struct Namespaces(Vec<String>);
+struct Namespaces([Namespace; 2]);
 
 impl Namespaces {
     const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
 
-    fn new(tag: &str) -> Option<Self> {
-        let names = [0, 1].map(|i| format!("twl{}{tag}{i}", std::process::id()));
-        let [a, b] = &names;
-        let made = Self(names.to_vec());
-        let mut lines = vec![
-            format!("netns add {a}"),
-            format!("netns add {b}"),
-            format!("link add eth0 netns {a} type veth peer name eth0 netns {b}"),
-        ];
-        for (name, [v4, v6]) in names.iter().zip(Self::ADDRESSES) {
-            lines.extend([
-                format!("-n {name} addr add {v4}/24 dev eth0"),
-                format!("-n {name} addr add {v6}/64 dev eth0 nodad"),
-                format!("-n {name} link set lo up"),
-                format!("-n {name} link set eth0 up"),
-            ]);
+    fn new(test: &str) -> Option<Self> {
+        if !namespace::or_skip(test) {
+            return None;
         }
-        ip(&lines).then_some(made)
+        let made = Self(["a", "b"].map(|role| Namespace::new(role).expect("a namespace")));
+        let [a, b] = &made.0;
+        a.ip(&format!("link add eth0 type veth peer name eth0 netns {}", b.name())).expect("veth");
+        Some(made.addressed())
+    }
+
+    fn addressed(self) -> Self {
+        for (space, [v4, v6]) in self.0.iter().zip(Self::ADDRESSES) {
+            let on = ["-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6"];
+            space.run("sh", &on).expect("IPv6");
+            for words in [
+                format!("addr add {v4}/24 dev eth0"),
+                format!("addr add {v6}/64 dev eth0 nodad"),
+                "link set eth0 up".to_owned(),
+            ] {
+                space.ip(&words).expect("ip");
+            }
+        }
+        self
     }
 
     /// Runs a program in one of them.
     fn run(&self, end: usize, words: &str) -> bool {
-        let line = format!("netns exec {} {words}", self.0[end]);
-        Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
+        let mut words = words.split(' ');
+        let mut command = self.0[end].command(words.next().expect("a program"));
+        command.args(words).output().is_ok_and(|output| output.status.success())
     }
 
     /// Does something in one of them, on a thread of its own.
     fn within<T: Send>(&self, end: usize, run: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/{}", self.0[end]);
-        std::thread::scope(|scope| {
-            let running = scope.spawn(move || {
-                let namespace = std::fs::File::open(path).expect("exists");
-                nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("enters");
-                run()
-            });
-            running.join().expect("runs")
-        })
+        self.0[end].enter(|| Ok(run())).expect("enters")
     }
 
     fn open(&self, end: usize, family: usize, change: impl FnOnce(&mut UdpConfig) + Send) -> UdpLink {
@@ -381,17 +367,9 @@ impl Namespaces {
     }
 }
 
-impl Drop for Namespaces {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            let _ = Command::new("ip").args(["netns", "del", name]).output();
-        }
-    }
-}
-
 #[test]
 fn a_full_socket_keeps_what_found_no_room_in_order() {
-    let Some(network) = Namespaces::new("f") else { return };
+    let Some(network) = Namespaces::new("a full socket") else { return };
     // What a slow line holds back counts against the socket that sent it.
     if !network.run(0, "tc qdisc add dev eth0 root tbf rate 80mbit burst 70k limit 4m") {
         skip("tc with tbf, to make a line slow");
@@ -437,15 +415,12 @@ fn fits_ethernet(to: SocketAddr) -> Vec<Burst> {
 
 #[test]
 fn over_veth_every_way_of_sending_and_receiving_gives_the_same() {
-    let Some(network) = Namespaces::new("a") else { return };
+    let Some(network) = Namespaces::new("datagrams between namespaces") else { return };
     for offloads in [true, false] {
-        if !offloads
-            && ![0, 1]
-                .into_iter()
-                .all(|end| network.run(end, "ethtool -K eth0 tx off rx off gso off gro off"))
-        {
-            skip("ethtool, to turn offloads off");
-            return;
+        if !offloads {
+            for end in [0, 1] {
+                network.within(end, || namespace::offloads_off("eth0")).expect("turns them off");
+            }
         }
         for family in [0, 1] {
             for receive in [Receive::Socket, Receive::Raw] {
@@ -478,7 +453,7 @@ fn over_veth_every_way_of_sending_and_receiving_gives_the_same() {
 
 #[test]
 fn what_the_path_cannot_carry_whole_is_refused_and_never_fragmented() {
-    let Some(network) = Namespaces::new("m") else { return };
+    let Some(network) = Namespaces::new("datagrams of several sizes") else { return };
     for family in [0, 1] {
         let mut a = network.open(0, family, |_| {});
         let mut b = network.open(1, family, |_| {});

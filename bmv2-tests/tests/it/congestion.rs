@@ -2,6 +2,7 @@
 //! Gradients over real interfaces through a congested switch: what is trimmed arrives at ordinary UDP sockets, decodes with the
 //! error that the formula predicts, and every packet is accounted for.
 
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -222,22 +223,17 @@ struct Relayed {
 
 impl Relayed {
     fn count(&mut self, frame: &[u8]) {
-        let udp = frame.get(14..).filter(|ip| ip[0] == 0x45 && ip.get(9) == Some(&17));
-        let Some(ip) = udp.filter(|ip| ip.len() > 28) else { return };
-        let length = usize::from(u16::from_be_bytes([ip[24], ip[25]]));
-        let Some(datagram) = ip.get(20..20 + length) else { return };
-        if datagram[8] & 15 == 1 {
-            self.data[usize::from(datagram[6..8] != [0, 0])] += 1;
+        let Ok(packet) = SlicedPacket::from_ethernet(frame) else { return };
+        let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (packet.net, packet.transport)
+        else {
+            return;
+        };
+        if udp.payload().first().is_some_and(|first| first & 15 == 1) {
+            self.data[usize::from(udp.checksum() != 0)] += 1;
             return;
         }
-        // RFC 768: the sum over pseudo-header and datagram, the checksum included, has ones only.
-        let words = ip[12..20].chunks(2).chain(datagram.chunks(2));
-        let word = |w: &[u8]| u32::from(w[0]) << 8 | u32::from(w.get(1).copied().unwrap_or(0));
-        let mut sum = words.map(word).sum::<u32>() + 17 + length as u32;
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        self.control[usize::from(sum != 0xffff || datagram[6..8] == [0, 0])] += 1;
+        let right = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload());
+        self.control[usize::from(udp.checksum() == 0 || right != Ok(udp.checksum()))] += 1;
     }
 }
 

@@ -1,32 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same tables and the same packets through `trimwire-switch` and through BMv2, over real interfaces: the same frames come
-//! out, byte for byte, and the same counters rise.
+//! The same tables and the same packets through `trimwire-switch` and through BMv2, over real
+//! interfaces: the same frames come out, byte for byte, and the same counters rise.
 //!
-//! Behind each packet, by the same port, go two sentinels, one to each egress port, in the lowest queue: when both are back, whatever
-//! the packet was going to cause has happened, and nothing has to be waited for in vain.
+//! Behind each packet, by the same port, go two sentinels, one to each egress port, in the lowest
+//! queue: when both are back, whatever the packet was going to cause has happened, and nothing has
+//! to be waited for in vain.
 
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
-use tokio::runtime::Runtime;
-use trimwire_bmv2_tests::frames::FrameSocket;
-use trimwire_bmv2_tests::namespace::connect;
+use trimwire_bmv2_tests::packets::{mend_ipv4_checksum, udp};
 use trimwire_bmv2_tests::process::poll;
 use trimwire_bmv2_tests::programs::bmv2_or_skip;
-use trimwire_bmv2_tests::switch::{ADDRESS, DEVICE_ID};
 use trimwire_bmv2_tests::vectors::{Policy, Vectors, policy};
-use trimwire_bmv2_tests::{Kind, Namespace, Programs, RunningSwitch, exclusive};
-use trimwire_p4runtime::client::{Client, Role};
-use trimwire_p4runtime::entity::{counter, delete, insert};
-use trimwire_p4runtime::p4info::{Index, P4Info};
+use trimwire_bmv2_tests::{Kind, Programs, Random, Wired, exclusive};
+use trimwire_p4runtime::entity::{delete, insert};
 use trimwire_p4runtime::v1::digest_entry::Config;
 use trimwire_p4runtime::v1::entity::Entity as Kinds;
-use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
-use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::v1::{DigestEntry, Entity, p4_data};
 
-const PORTS: [u16; 3] = [0, 1, 2];
-/// (egress port, third octet of the destination) of the sentinels; neither port has a policy for queue 0.
+const PORTS: u16 = 3;
+/// (egress port, third octet of the destination) of the sentinels; neither port has a policy for
+/// queue 0.
 const SENTINELS: [(u16, u8); 2] = [(1, 1), (2, 3)];
 const MAGIC: &[u8] = b"trimwire sentinel";
 const ARRAYS: [&str; 9] = [
@@ -44,36 +40,29 @@ const ARRAYS: [&str; 9] = [
 type Output = Vec<(u16, Vec<u8>)>;
 type Totals = BTreeMap<String, (i64, i64)>;
 
-/// A switch, the far ends of its ports, and its controller.
+/// A switch, and what was sent to it.
 struct Side {
-    // Dropped in order: the connection and the switch before their namespaces.
-    client: Client,
-    runtime: Runtime,
-    switch: RunningSwitch,
-    sockets: Vec<FrameSocket>,
-    index: Index,
+    wired: Wired,
     policies: Vec<Policy>,
     sent: u32,
-    _spaces: [Namespace; 2],
+}
+
+impl Deref for Side {
+    type Target = Wired;
+
+    fn deref(&self) -> &Wired {
+        &self.wired
+    }
+}
+
+impl DerefMut for Side {
+    fn deref_mut(&mut self) -> &mut Wired {
+        &mut self.wired
+    }
 }
 
 fn sentinel(octet: u8, number: u32) -> Vec<u8> {
-    let mut payload = MAGIC.to_vec();
-    payload.extend_from_slice(&number.to_be_bytes());
-    let udp = (8 + payload.len()) as u16;
-    let mut ip = vec![0x45, 0];
-    ip.extend_from_slice(&(20 + udp).to_be_bytes());
-    ip.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, octet, 9]);
-    let sum = ip.chunks(2).fold(0_u32, |sum, pair| sum + (u32::from(pair[0]) << 8) + u32::from(pair[1]));
-    let checksum = !((sum >> 16) + (sum & 0xffff)) as u16;
-    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let mut frame = vec![2, 0xaa, 0, 0, 0, 0, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend_from_slice(&ip);
-    frame.extend_from_slice(&[0x0f, 0xa0, 0x0f, 0xa0]);
-    frame.extend_from_slice(&udp.to_be_bytes());
-    frame.extend_from_slice(&[0, 0]);
-    frame.extend_from_slice(&payload);
-    frame
+    udp(0, [10, 0, octet, 9], 4_000, &[MAGIC, &number.to_be_bytes()].concat())
 }
 
 fn is_sentinel(frame: &[u8], number: u32) -> bool {
@@ -84,32 +73,8 @@ fn is_sentinel(frame: &[u8], number: u32) -> bool {
 
 impl Side {
     fn start(kind: &Kind, vectors: &Vectors) -> anyhow::Result<Self> {
-        let (space, far) = (Namespace::new("s")?, Namespace::new("w")?);
-        for port in PORTS {
-            let ends = (format!("p{port}"), format!("w{port}"));
-            let macs = (format!("02:aa:00:00:00:{port:02x}"), format!("02:bb:00:00:00:{port:02x}"));
-            connect((&space, &ends.0, &macs.0), (&far, &ends.1, &macs.1))?;
-        }
-        let sockets = PORTS.iter().map(|port| FrameSocket::open(&far, &format!("w{port}")));
-        let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
-        let switch = RunningSwitch::start(kind, &space, &PORTS, 0)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // The connection stays in the namespace in which it was opened.
-        let mut client = space.enter(|| Ok(runtime.block_on(Client::connect(ADDRESS))?))?;
-        let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/build/bmv2/");
-        let p4info = P4Info::from_text(&std::fs::read_to_string(format!("{build}trimwire.p4info.txtpb"))?)?;
-        let json = std::fs::read(format!("{build}trimwire.json"))?;
-        let index = Index::new(&p4info)?;
-        let updates = vectors.updates(&index)?;
-        runtime.block_on(async {
-            client.arbitrate(DEVICE_ID, 1, Role::default()).await?;
-            client.set_pipeline(p4info, json, Some(1), Action::VerifyAndCommit).await?;
-            client.write(updates, Atomicity::ContinueOnError).await?;
-            anyhow::Ok(())
-        })?;
-        let spaces = [space, far];
-        let mut side =
-            Self { client, runtime, switch, sockets, index, policies: Vec::new(), sent: 0, _spaces: spaces };
+        let wired = Wired::start(kind, vectors, PORTS, 0)?;
+        let mut side = Self { wired, policies: Vec::new(), sent: 0 };
         side.warm_up()?;
         Ok(side)
     }
@@ -164,7 +129,7 @@ impl Side {
         for new in wanted {
             updates.push(insert(policy(&self.index, new)?));
         }
-        self.runtime.block_on(self.client.write(updates, Atomicity::ContinueOnError))?;
+        self.write(updates)?;
         self.policies = wanted.to_vec();
         Ok(())
     }
@@ -180,7 +145,7 @@ impl Side {
         }
         let mut output = Vec::new();
         let mut back = [false; 2];
-        let sockets = &self.sockets;
+        let sockets = &self.wired.sockets;
         let came = poll("sentinels", Duration::from_secs(10), || {
             for (sentinel, (port, _)) in SENTINELS.into_iter().enumerate() {
                 while !back[sentinel]
@@ -210,11 +175,7 @@ impl Side {
     fn counters(&self) -> anyhow::Result<Totals> {
         let mut totals = Totals::new();
         for array in ARRAYS {
-            let entity = counter(&self.index, array, None)?;
-            let entities = self.runtime.block_on(self.client.read(vec![entity.into()]))?;
-            for entity in entities {
-                let Some(Kinds::CounterEntry(entry)) = entity.entity else { continue };
-                let (index, data) = (entry.index.unwrap_or_default().index, entry.data.unwrap_or_default());
+            for (index, data) in self.wired.counters(array, None)? {
                 if data.packet_count != 0 || data.byte_count != 0 {
                     totals.insert(format!("{array}[{index}]"), (data.packet_count, data.byte_count));
                 }
@@ -246,11 +207,11 @@ fn known_answers(kind: &Kind) -> anyhow::Result<()> {
     for case in &vectors.cases {
         let output =
             side.play(&case.policies, case.ingress_port, &case.frame()?).context(case.name.clone())?;
-        if output != case.expected()? {
+        let expected_output: Output = case.expected()?.into_iter().collect();
+        if output != expected_output {
             wrong.push(format!(
                 "{}\n  got      {output:02x?}\n  expected {:02x?}",
-                case.name,
-                case.expected()?
+                case.name, expected_output
             ));
         }
         for (name, &count) in &case.counters {
@@ -294,26 +255,28 @@ fn bmv2_gives_the_known_answers_over_real_interfaces() {
     known_answers(&Kind::Bmv2(bmv2)).unwrap();
 }
 
-/// What a switch tells its controller while one queue starts to cut, goes on cutting, and stops: fields of `cutting_t`.
+/// What a switch tells its controller while one queue starts to trim, goes on, and stops:
+/// fields of `cutting_t`.
 fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
     let vectors = Vectors::load()?;
     let mut side = Side::start(kind, &vectors)?;
     let digest = side.index.digest("cutting_t")?.preamble.clone().unwrap_or_default().id;
     let config = Some(Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 });
     let entry = Entity { entity: Some(Kinds::DigestEntry(DigestEntry { digest_id: digest, config })) };
-    side.runtime.block_on(side.client.write(vec![insert(entry)], Atomicity::ContinueOnError))?;
+    side.write(vec![insert(entry)])?;
     let mut streams = side.client.take_streams().context("the streams are ours")?;
-    // Queues are empty: thresholds of 0 are always reached, and only a threshold above 0 is far enough above them to stop.
+    // Queues are empty: thresholds of 0 are always reached, and only a threshold above 0 is far
+    // enough above them to stop.
     let named = |name: &str| {
         let case = vectors.cases.iter().find(|case| case.name == format!("IPv4, ECN 2: {name}"));
         case.with_context(|| format!("no case {name}"))
     };
-    let (cuts, rests) = (
+    let (trims, rests) = (
         named("at shallow_at it is cut to shallow_size")?,
         named("trimmable below shallow_at is admitted and not marked")?,
     );
     let mut events = Vec::new();
-    for case in [rests, cuts, cuts, rests, rests, cuts] {
+    for case in [rests, trims, trims, rests, rests, trims] {
         side.play(&case.policies, case.ingress_port, &case.frame()?)?;
     }
     let number = |bytes: &[u8]| bytes.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
@@ -336,56 +299,38 @@ fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
 }
 
 #[test]
-fn both_switches_tell_when_a_queue_starts_and_stops_cutting() {
+fn both_switches_tell_when_a_queue_starts_and_stops_trimming() {
     let _turn = exclusive();
-    let test = "events of a cutting queue";
+    let test = "events of a trimming queue";
     let Some(programs) = Programs::or_skip(test) else { return };
-    let expected = [(1, 1), (0, 2), (1, 3)].map(|(cutting, turns)| vec![1, 5, cutting, 0, turns]);
+    let expected = [(1, 1), (0, 2), (1, 3)].map(|(trimming, turns)| vec![1, 5, trimming, 0, turns]);
     assert_eq!(events(&Kind::ours(&programs)).unwrap(), expected, "trimwire-switch");
     let Some(bmv2) = bmv2_or_skip(test) else { return };
     assert_eq!(events(&Kind::Bmv2(bmv2)).unwrap(), expected, "simple_switch_grpc");
-    eprintln!("a queue's start and stop of cutting: the same from both switches");
+    eprintln!("a queue's start and stop of trimming: the same from both switches");
 }
-
-/// SplitMix64.
-struct Random(u64);
 
 /// At an MTU of 1500.
 const LONGEST_FRAME: usize = 1_514;
 
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % limit.max(1) as u64) as usize
+/// Changes a few bytes of a frame, trims or lengthens it: mostly in its headers, because there
+/// decisions are made.
+fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
+    let mut below = |limit: usize| random.below(limit as u64) as usize;
+    for _ in 0..below(4) {
+        let (at, bit) = (below(frame.len().min(90)), below(8));
+        frame[at] ^= 1 << bit;
     }
-
-    /// A frame with a few bytes changed, cut or lengthened: mostly in its headers, because there decisions are made.
-    fn mutate(&mut self, frame: &mut Vec<u8>) {
-        for _ in 0..self.below(4) {
-            let (at, bit) = (self.below(frame.len().min(90)), self.below(8));
-            frame[at] ^= 1 << bit;
-        }
-        match self.below(4) {
-            0 => frame.truncate(14 + self.below(frame.len() - 13)),
-            // Not beyond what the interfaces carry.
-            1 => frame.resize((frame.len() + self.below(1_100)).min(LONGEST_FRAME.max(frame.len())), 0x5a),
-            _ => {}
-        }
-        // An unlucky change of the IPv4 checksum is the usual one; half of the frames get past that check.
-        if self.below(2) == 0 && frame.len() >= 34 && frame[12..14] == [8, 0] {
-            let end = 14 + usize::from(frame[14] & 15) * 4;
-            if (34..=frame.len()).contains(&end) {
-                frame[24..26].fill(0);
-                let sum = frame[14..end]
-                    .chunks(2)
-                    .fold(0_u32, |sum, pair| sum + (u32::from(pair[0]) << 8) + u32::from(pair[1]));
-                let checksum = !((sum >> 16) + (sum & 0xffff)) as u16;
-                frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-            }
-        }
+    match below(4) {
+        0 => frame.truncate(14 + below(frame.len() - 13)),
+        // Not beyond what the interfaces carry.
+        1 => frame.resize((frame.len() + below(1_100)).min(LONGEST_FRAME.max(frame.len())), 0x5a),
+        _ => {}
+    }
+    // An unlucky change of the IPv4 checksum is the usual one; half of the frames get past that
+    // check.
+    if below(2) == 0 && frame.get(12..14) == Some(&[8, 0][..]) {
+        mend_ipv4_checksum(&mut frame[14..]);
     }
 }
 
@@ -406,9 +351,9 @@ fn both_switches_do_the_same_to_packets_that_are_damaged_at_random() {
     for number in 0..PACKETS {
         // Packets under one policy after the other: writes take longer than packets.
         let under = &vectors.cases[number / 8 * 37 % vectors.cases.len()].policies;
-        let case = &vectors.cases[random.below(vectors.cases.len())];
+        let case = &vectors.cases[random.below(vectors.cases.len() as u64) as usize];
         let mut frame = case.frame().unwrap();
-        random.mutate(&mut frame);
+        mutate(&mut random, &mut frame);
         let got = ours.play(under, case.ingress_port, &frame).context("ours").unwrap();
         let reference = theirs.play(under, case.ingress_port, &frame).context("BMv2").unwrap();
         left += reference.len();

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native
-from ._group import DEFAULT_PLANES, Group, Work
+from ._group import Group, Work
+from ._operation import DEFAULT_PLANES
 
 _NUMBERS = ("bytes_expected", "bytes_received", "packets_received", "packets_trimmed", "packets_missing", "packets_repaired")
 

@@ -8,23 +8,18 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import _native, _truncated
 from ._native import Work
+from ._operation import DEFAULT_PLANES, MTU_LEAST, MTU_MOST, Epoch, GroupOptions, OperationOptions
 
 if TYPE_CHECKING:
     from .cuda import Collectives
 
 __all__ = ["Epoch", "Group", "Work", "default_address", "stats"]
-
-#: Planes that are sent unless somebody says otherwise: two bytes a coordinate.
-DEFAULT_PLANES = 9
-#: Bytes of an IP packet, as `connect` takes them.
-_MTU_LEAST, _MTU_MOST = 576, 9_216
 
 
 def default_address(towards: str | None = None) -> str:
@@ -41,52 +36,6 @@ def _channels() -> int:
     if not given.isdecimal() or not 1 <= int(given) <= 16:
         raise ValueError(f"TRIMWIRE_CHANNELS: '{given}'; valid are 1 to 16")
     return int(given)
-
-
-@dataclass(frozen=True)
-class _GroupOptions:
-    seed: int
-    rate_bps: int | None
-    threads: int | None
-    give_up_s: float
-    operation_timeout_s: float
-    rendezvous_timeout_s: float | None
-    loss: float
-    seal_key: bytes | None
-    job: int
-    record: str | None
-    rate_algorithm: str
-    trim_delay_s: float | None
-    mtu: int | None
-
-
-@dataclass(frozen=True)
-class _OperationOptions:
-    exact: bool = False
-    average: bool = False
-    planes: int = DEFAULT_PLANES
-    layer_class: int = 0
-    tag: int = 0
-    consistent: bool = False
-    full: bool = False
-    algorithm: str = "auto"
-    deadline_s: float | None = None
-    pace: float = 1.0
-
-
-class Epoch(NamedTuple):
-    """The ranks of a group from now on: see `Group.shrink`."""
-
-    #: 0 is the beginning.
-    number: int
-    #: This rank among them, counted from 0.
-    rank: int
-    #: How many there are.
-    world: int
-    #: Their numbers in the beginning, which errors name.
-    members: tuple[int, ...]
-    #: Those of `members` that were let in.
-    arrivals: tuple[int, ...]
 
 
 #: Closed before the interpreter goes: their threads call back into it.
@@ -155,8 +104,8 @@ class Group:
             ValueError: TRIMWIRE_MTU is no size that packets can have.
         """
         given = os.environ.get("TRIMWIRE_MTU")
-        if given and not (given.isdecimal() and _MTU_LEAST <= int(given) <= _MTU_MOST):
-            raise ValueError(f"TRIMWIRE_MTU: '{given}'; valid are {_MTU_LEAST} to {_MTU_MOST}")
+        if given and not (given.isdecimal() and MTU_LEAST <= int(given) <= MTU_MOST):
+            raise ValueError(f"TRIMWIRE_MTU: '{given}'; valid are {MTU_LEAST} to {MTU_MOST}")
         sizes = [size for size in (self._socket.mtu, int(given) if given else None) if size is not None]
         return min(sizes, default=None)
 
@@ -192,7 +141,7 @@ class Group:
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, operation_timeout, rendezvous_timeout, loss, seal_key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
+        options = GroupOptions(seed, rate_bps, threads, give_up, operation_timeout, rendezvous_timeout, loss, seal_key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         self._numbers = (seed, job)
         _live.add(self)
@@ -218,7 +167,7 @@ class Group:
         # Once for all threads: a group has its rows for one who codes them.
         with self._first:
             if self._collectives is None:
-                self._collectives = cuda.Collectives(self)
+                self._collectives = cuda.Collectives(self._native_group(), self.channels, *self._numbers)
             return self._collectives
 
     def _native_group(self) -> _native.Group:
@@ -272,7 +221,7 @@ class Group:
                 pace=pace,
             )
         algorithm = self._way(algorithm, exact)
-        options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
+        options = OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
         # Of every bit there is no sum, but of f32 there is.
         return self._native_group().all_reduce(tensor, options)
 
@@ -306,22 +255,22 @@ class Group:
                 pace=pace,
             )
         algorithm = self._way(algorithm, exact)
-        options = _OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline, pace)
+        options = OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline, pace)
         return self._native_group().reduce_scatter(input, output, options)
 
     def all_gather(self, input: Any, output: Any, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """All ranks' `input`s, one behind the other; every bit unless `exact` is False."""
         if getattr(input, "is_cuda", False) and not exact:
             return self.on_gpu().all_gather(input, output, planes=planes, full=full)
-        return self._native_group().all_gather(input, output, _OperationOptions(exact, planes=planes, full=full, algorithm=self._way("auto", exact)))
+        return self._native_group().all_gather(input, output, OperationOptions(exact, planes=planes, full=full, algorithm=self._way("auto", exact)))
 
     def broadcast(self, tensor: Any, root: int = 0, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """The tensor of rank `root`, for all, in place; every bit unless `exact` is False."""
-        return self._native_group().broadcast(tensor, root, _OperationOptions(exact, planes=planes, full=full))
+        return self._native_group().broadcast(tensor, root, OperationOptions(exact, planes=planes, full=full))
 
     def reduce(self, tensor: Any, root: int = 0, *, exact: bool = False, average: bool = False, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """The sum over all ranks, for rank `root`, in place there; the others' tensors stay as they are."""
-        return self._native_group().reduce(tensor, root, _OperationOptions(exact, average, planes, full=full, algorithm="direct" if exact else "auto"))
+        return self._native_group().reduce(tensor, root, OperationOptions(exact, average, planes, full=full, algorithm="direct" if exact else "auto"))
 
     def all_to_all(self, input: Any, output: Any, to: Sequence[int], sources: Sequence[int]) -> Work:
         """From every rank to every rank its part, bit by bit.
@@ -335,7 +284,7 @@ class Group:
         Raises:
             TransportError: from `Work.wait`, where the ranks' lists do not fit each other, or a rank fails.
         """
-        return self._native_group().all_to_all(input, output, list(to), list(sources), _OperationOptions(exact=True))
+        return self._native_group().all_to_all(input, output, list(to), list(sources), OperationOptions(exact=True))
 
     def peers(self) -> dict[int, dict[str, float]]:
         """Counters of what went between this rank and each other one, by rank: packets, bytes, trimmed, lost, repaired, round trip and rate."""
@@ -349,7 +298,7 @@ class Group:
         """Over when every rank has called it."""
         import numpy as np
 
-        return self._native_group().all_reduce(np.zeros(1, dtype=np.float32), _OperationOptions(exact=True))
+        return self._native_group().all_reduce(np.zeros(1, dtype=np.float32), OperationOptions(exact=True))
 
     def _way(self, algorithm: str, exact: bool) -> str:
         return self._auto if algorithm == "auto" and not exact else algorithm
@@ -446,6 +395,3 @@ def stats() -> dict[str, float]:
             totals[name] = totals.get(name, 0) + value
         durations += native.durations()
     return {**totals, **_percentiles(durations)}
-
-
-Callback = Callable[[], object]

@@ -2,10 +2,7 @@
 //! Bursts that a sender left to its interface, or that the kernel put together: a switch sees the
 //! packets that they are.
 
-use crate::burst_support::recipe::{Burst, Recipe};
-use crate::burst_support::{Sender, offloads_off};
-use crate::driver_support;
-use crate::driver_support::{Running, Wire, enter_namespace, ip, until, veth_pairs};
+use crate::driver_support::{Running, Wire, ip, isolate, until, veth_pairs};
 use crate::fuzz_support::dice::Dice;
 use crate::ladder_support::{PROGRAM, install};
 use std::io::{Read as _, Write as _};
@@ -13,6 +10,9 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use trimwire_bmv2_tests::BurstSocket;
+use trimwire_bmv2_tests::namespace::{offloads_off, ready};
+use trimwire_bmv2_tests::packets::{Burst, Recipe};
 use trimwire_switch::driver::PacketSocket;
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};
 use trimwire_switch::{SharedSwitch, Switch, SwitchConfig};
@@ -67,16 +67,16 @@ fn any_burst(dice: &mut Dice) -> Burst {
 
 #[test]
 fn bursts_become_the_frames_that_the_kernel_would_have_made_of_them() {
-    if !enter_namespace("driver_bursts: the kernel's frames") {
+    if !isolate("driver_bursts: the kernel's frames") {
         return;
     }
-    // Pair 0 takes bursts as they are, pair 1 has the kernel split them before they leave.
+    // Pair 0 takes bursts as they are. The kernel segments those of pair 1 before they leave.
     veth_pairs(2);
     for interface in ["h0", "s0", "h1", "s1"] {
         ip(&format!("link set {interface} mtu 9200"));
     }
-    offloads_off("h1");
-    let senders = [Sender::open("h0"), Sender::open("h1")];
+    offloads_off("h1").unwrap();
+    let senders = ["h0", "h1"].map(|interface| BurstSocket::open_here(interface).unwrap());
     let oracle = Wire::open("s1");
     let mut ways = [4 << 20, 0].map(|ring| PacketSocket::open("s0", ring).unwrap());
     let mut dice = Dice::new(0x6275);
@@ -109,12 +109,12 @@ fn bursts_become_the_frames_that_the_kernel_would_have_made_of_them() {
         (bursts, frames) = (bursts + 1, frames + count);
     }
     assert_eq!(oracle.receive(50), None);
-    assert!(frames > 5 * bursts, "{frames} frames of {bursts} bursts: nothing was split");
+    assert!(frames > 5 * bursts, "{frames} frames of {bursts} bursts: nothing was segmented");
 }
 
 #[test]
 fn datagrams_given_to_the_kernel_in_one_piece_leave_the_switch_one_by_one() {
-    if !enter_namespace("driver_bursts: UDP_SEGMENT") {
+    if !isolate("driver_bursts: UDP_SEGMENT") {
         return;
     }
     let running = Running::start(switch(), veth_pairs(2));
@@ -157,7 +157,7 @@ fn datagrams_given_to_the_kernel_in_one_piece_leave_the_switch_one_by_one() {
 
 #[test]
 fn tcp_goes_both_ways_through_the_switch_with_all_offloads_on() {
-    if !enter_namespace("driver_bursts: TCP") {
+    if !isolate("driver_bursts: TCP") {
         return;
     }
     let running = Running::start(switch(), veth_pairs(2));
@@ -168,7 +168,7 @@ fn tcp_goes_both_ways_through_the_switch_with_all_offloads_on() {
     let sent: Arc<Vec<u8>> =
         Arc::new((0..8u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect());
     let (tell, told) = std::sync::mpsc::channel();
-    let (ready, is_ready) = std::sync::mpsc::channel();
+    let (tell_ready, is_ready) = std::sync::mpsc::channel();
     let back = sent.clone();
     let peer = std::thread::spawn(move || {
         // A namespace of this thread's own, where the far end's addresses are.
@@ -182,7 +182,7 @@ fn tcp_goes_both_ways_through_the_switch_with_all_offloads_on() {
         ip("address add 10.0.1.9/24 dev h1");
         ip("route add 10.0.0.0/24 via 10.0.1.1");
         ip("neighbour add 10.0.1.1 lladdr 02:00:00:00:00:01 dev h1");
-        driver_support::ready("h1");
+        ready("h1");
         let listener = TcpListener::bind("10.0.1.9:5001").unwrap();
         tell.send(0).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
@@ -195,7 +195,7 @@ fn tcp_goes_both_ways_through_the_switch_with_all_offloads_on() {
     });
     let thread = told.recv().unwrap();
     ip(&format!("link set h1 netns {thread}"));
-    ready.send(()).unwrap();
+    tell_ready.send(()).unwrap();
     told.recv().unwrap();
     let mut stream = TcpStream::connect("10.0.1.9:5001").unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -2,7 +2,7 @@
 //! The driver on veth pairs: what goes in comes out, at the configured rate, whatever happens to
 //! the interfaces.
 
-use crate::driver_support::{Running, Wire, enter_namespace, ip, now, until, veth_pairs};
+use crate::driver_support::{Running, Wire, ip, isolate, now, until, veth_pairs};
 use crate::ladder_support::{Case, PROGRAM, apply, cases, install, take_counts};
 use std::io::Write as _;
 use std::net::UdpSocket;
@@ -14,6 +14,8 @@ use trimwire_p4runtime::entity::TableEntryBuilder;
 use trimwire_p4runtime::p4info::{Index, P4Info};
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
+use trimwire_bmv2_tests::packets::mend_ipv4_checksum;
+use trimwire_bmv2_tests::skip;
 use trimwire_switch::driver::{Attachment, Driver, DriverError};
 use trimwire_switch::server::serve;
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
@@ -39,17 +41,13 @@ fn frame(payload: usize) -> Vec<u8> {
     frame.resize(42 + payload, 0x5a);
     frame[16..18].copy_from_slice(&(28 + payload as u16).to_be_bytes());
     frame[38..40].copy_from_slice(&(8 + payload as u16).to_be_bytes());
-    frame[24..26].fill(0);
-    let words = frame[14..34].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
-    let sum: u32 = words.sum();
-    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    mend_ipv4_checksum(&mut frame[14..]);
     frame
 }
 
 #[test]
 fn every_packet_with_a_known_answer_tagged_or_not_gets_it_on_real_interfaces() {
-    if !enter_namespace("driver_veth: known answers") {
+    if !isolate("driver_veth: known answers") {
         return;
     }
     let attachments = veth_pairs(3);
@@ -94,7 +92,7 @@ fn known_answers(running: Running) {
 fn a_port_s_frames_leave_in_the_order_in_which_they_came_whichever_threads_had_them() {
     // A ring has room for all of a port's.
     const FRAMES: u32 = 3_000;
-    if !enter_namespace("driver_veth: order") {
+    if !isolate("driver_veth: order") {
         return;
     }
     // Frames wait, and it may be any thread that finds their time come.
@@ -133,7 +131,7 @@ fn a_port_s_frames_leave_in_the_order_in_which_they_came_whichever_threads_had_t
 
 #[test]
 fn a_line_keeps_its_rate() {
-    if !enter_namespace("driver_veth: rate") {
+    if !isolate("driver_veth: rate") {
         return;
     }
     const RATE: u64 = 40_000_000;
@@ -167,7 +165,7 @@ fn a_line_keeps_its_rate() {
 
 #[test]
 fn an_interface_that_is_slower_than_its_port_fills_the_ports_queues_and_loses_nothing() {
-    if !enter_namespace("driver_veth: slow interface") {
+    if !isolate("driver_veth: slow interface") {
         return;
     }
     let attachments = veth_pairs(2);
@@ -175,10 +173,7 @@ fn an_interface_that_is_slower_than_its_port_fills_the_ports_queues_and_loses_no
     let shape = "qdisc add dev s1 root tbf rate 40mbit burst 4000 limit 4000000";
     let shaped = std::process::Command::new("tc").args(shape.split(' ')).output();
     if !shaped.is_ok_and(|output| output.status.success()) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED driver_veth: slow interface: no tc, or a kernel without tbf"
-        );
+        skip("driver_veth: slow interface", "no tc, or a kernel without tbf");
         return;
     }
     let running = Running::start(switch(PortConfig::default()), attachments);
@@ -201,7 +196,7 @@ fn an_interface_that_is_slower_than_its_port_fills_the_ports_queues_and_loses_no
 
 #[test]
 fn an_interface_that_goes_and_returns_is_taken_up_again() {
-    if !enter_namespace("driver_veth: interface gone") {
+    if !isolate("driver_veth: interface gone") {
         return;
     }
     let running = Running::start(switch(PortConfig::default()), veth_pairs(3));
@@ -231,7 +226,7 @@ fn an_interface_that_goes_and_returns_is_taken_up_again() {
 
 #[test]
 fn an_interface_that_is_down_is_waited_for() {
-    if !enter_namespace("driver_veth: interface down") {
+    if !isolate("driver_veth: interface down") {
         return;
     }
     let attachments = veth_pairs(2);
@@ -250,7 +245,7 @@ fn an_interface_that_is_down_is_waited_for() {
 
 #[test]
 fn frames_for_ports_on_no_interface_are_counted() {
-    if !enter_namespace("driver_veth: unattached") {
+    if !isolate("driver_veth: unattached") {
         return;
     }
     let running = Running::start(switch(PortConfig::default()), veth_pairs(1));
@@ -268,7 +263,7 @@ fn frames_for_ports_on_no_interface_are_counted() {
 
 #[test]
 fn a_frame_longer_than_the_mtu_is_lost_and_holds_up_no_other() {
-    if !enter_namespace("driver_veth: MTU") {
+    if !isolate("driver_veth: MTU") {
         return;
     }
     let attachments = veth_pairs(2);
@@ -305,7 +300,7 @@ async fn write_routes(switch: &SharedSwitch, address: &str, routes: u32, pushed:
 
 #[test]
 fn no_frame_is_lost_while_routes_are_written() {
-    if !enter_namespace("driver_veth: routes") {
+    if !isolate("driver_veth: routes") {
         return;
     }
     ip("link set lo up");
@@ -335,7 +330,7 @@ fn no_frame_is_lost_while_routes_are_written() {
 
 #[test]
 fn frames_of_any_length_up_to_the_mtu_come_whole_and_in_order() {
-    if !enter_namespace("driver_veth: lengths") {
+    if !isolate("driver_veth: lengths") {
         return;
     }
     let attachments = veth_pairs(2);
@@ -361,7 +356,7 @@ fn frames_of_any_length_up_to_the_mtu_come_whole_and_in_order() {
 
 #[test]
 fn a_checksum_left_to_the_interface_is_computed() {
-    if !enter_namespace("driver_veth: checksum") {
+    if !isolate("driver_veth: checksum") {
         return;
     }
     let running = Running::start(switch(PortConfig::default()), veth_pairs(2));

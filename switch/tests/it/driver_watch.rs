@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Watch ports on real interfaces: a group's member is not chosen while its interface is down.
 
-use crate::driver_support::{Running, Wire, enter_namespace, ip, until, veth_pairs};
+use crate::driver_support::{Running, Wire, ip, isolate, until, veth_pairs};
 use std::sync::{Arc, Mutex};
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, Group, GroupMember, MatchValue, TableEntry};
 use trimwire_switch::{Switch, SwitchConfig};
@@ -44,7 +44,7 @@ fn spread(near: &Wire, far: &[Wire; 2]) -> [usize; 2] {
 
 #[test]
 fn flows_move_away_from_an_interface_that_is_down_and_return_to_it() {
-    if !enter_namespace("driver_watch: watch ports") {
+    if !isolate("driver_watch: watch ports") {
         return;
     }
     let _running = Running::start(Arc::new(Mutex::new(switch())), veth_pairs(3));

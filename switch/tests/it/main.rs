@@ -3,7 +3,6 @@
 
 mod binary_command;
 mod bmv2_support;
-mod burst_support;
 mod device_admin;
 mod device_ladder;
 mod device_memory;

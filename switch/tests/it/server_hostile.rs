@@ -5,7 +5,7 @@
 //! Each test runs the command as a process of its own, so that what is measured is the switch's
 //! memory and nobody else's.
 
-use crate::driver_support::{Wire, enter_namespace, ip, now, veth_pairs};
+use crate::driver_support::{Wire, ip, isolate, now, veth_pairs};
 use crate::hostile_support::*;
 use crate::server_support::{DEVICE, program};
 use prost::Message as _;
@@ -84,7 +84,7 @@ fn ours() -> (P4Info, Vec<u8>) {
 
 #[tokio::test]
 async fn pipelines_that_nobody_takes_in_hold_little_and_end() {
-    let victim = Victim::start(&["--limit", "reader=5"]).await;
+    let victim = Victim::start(&["--limit", "reader=1"]).await;
     victim.push(ours()).await;
     let request = v1::GetForwardingPipelineConfigRequest { device_id: DEVICE, ..Default::default() };
     let request = framed(&request.encode_to_vec());
@@ -243,7 +243,7 @@ async fn a_program_of_very_many_conditions_loads_in_time_that_grows_with_it() {
 /// the machine idle.
 #[test]
 fn frames_pass_beside_strangers() {
-    if !enter_namespace("server_hostile: forwarding") {
+    if !isolate("server_hostile: forwarding") {
         return;
     }
     ip("link set lo up");
@@ -279,7 +279,7 @@ fn frames_pass_beside_strangers() {
 }
 
 /// At least.
-const FRAMES: usize = 10_000;
+const FRAMES: usize = 4_000;
 
 /// Frames into port 0, and what comes out of port 1.
 struct Traffic {
@@ -356,7 +356,7 @@ fn frame_of_ours(number: u32) -> Vec<u8> {
 
 #[test]
 fn frames_pass_while_ten_thousand_routes_are_written() {
-    if !enter_namespace("server_hostile: forwarding beside a Write") {
+    if !isolate("server_hostile: forwarding beside a Write") {
         return;
     }
     ip("link set lo up");

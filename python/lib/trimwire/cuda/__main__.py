@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import triton
 
-from .._group import _MTU_LEAST, _MTU_MOST
+from .._operation import MTU_LEAST, MTU_MOST
 from ._compiled import Variant, variants_of
 from ._launch import interpreted
 from ._rows import coordinates_that_fit
@@ -24,8 +24,8 @@ _DTYPES = [str(dtype).removeprefix("torch.") for dtype in KINDS]
 
 
 def _mtu(text: str) -> int:
-    if not (text.isdecimal() and _MTU_LEAST <= int(text) <= _MTU_MOST):
-        raise argparse.ArgumentTypeError(f"{text!r}; valid are {_MTU_LEAST} to {_MTU_MOST}")
+    if not (text.isdecimal() and MTU_LEAST <= int(text) <= MTU_MOST):
+        raise argparse.ArgumentTypeError(f"{text!r}; valid are {MTU_LEAST} to {MTU_MOST}")
     return int(text)
 
 
@@ -51,7 +51,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
         description="Compiles all kernels that a job's sums, shards and gathered tensors need into Triton's cache (TRITON_CACHE_DIR, ~/.triton/cache), for any lengths and planes. Needs no GPU.",
     )
     warm.add_argument("--dtype", nargs="+", choices=_DTYPES, default=["float32"], help="of what is summed or gathered (float32)")
-    warm.add_argument("--mtu", type=_mtu, default=1500, help=f"the job's, {_MTU_LEAST} to {_MTU_MOST} bytes (1500)")
+    warm.add_argument("--mtu", type=_mtu, default=1500, help=f"the job's, {MTU_LEAST} to {MTU_MOST} bytes (1500)")
     warm.add_argument("--sealed", action="store_true", help="packets are sealed (TRIMWIRE_SEAL_KEY)")
     warm.add_argument("--capability", type=_capability, help="compute capability, as 9.0 (that of each GPU here)")
     warm.add_argument("--processes", type=_processes, default=len(os.sched_getaffinity(0)), help="that compile at a time (one a processor)")

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from .. import _native
-from .._group import DEFAULT_PLANES, Group, _OperationOptions
 from .._native import Work
+from .._operation import DEFAULT_PLANES, OperationOptions
 from ._desk import Desk, Kind, Outgoing, Ranks, Shape
 from ._encode import TOO_LARGE
 from ._launch import interpreted
@@ -43,11 +43,9 @@ class Collectives:
     within the wire format's tolerance, so that `consistent` needs all ranks to be of one kind. Operations end when the result is in the tensor.
     """
 
-    def __init__(self, group: Group) -> None:
-        native = group._native_group()
-        seed, job = group._numbers
+    def __init__(self, native: _native.Group, channels: int, seed: int, job: int) -> None:
         self._native = native
-        self._ranks = Ranks(native.rank, native.world, seed, job, native.coordinates_per_packet, group.channels)
+        self._ranks = Ranks(native.rank, native.world, seed, job, native.coordinates_per_packet, channels)
         self._rows = native.rows()
         self._lock = threading.Lock()
         #: Who makes a desk, which takes long, and has its own lock, so that no two take a scratch each.
@@ -81,7 +79,7 @@ class Collectives:
 
     def _begin(
         self, kind: Kind, length: int, input: torch.Tensor, output: torch.Tensor, options: dict[str, Any]
-    ) -> tuple[Desk, tuple[_native.Elsewhere, _native.Elsewhere], _OperationOptions]:
+    ) -> tuple[Desk, tuple[_native.Elsewhere, _native.Elsewhere], OperationOptions]:
         chosen = _options(**options)
         if input.dtype != output.dtype or input.device != output.device:
             raise ValueError(f"output: {output.dtype} of {output.device}; the input is {input.dtype} of {input.device}")
@@ -217,8 +215,8 @@ def _options(
     algorithm: str = "direct",
     deadline: float | None = None,
     pace: float = 1.0,
-) -> _OperationOptions:
-    return _OperationOptions(False, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
+) -> OperationOptions:
+    return OperationOptions(False, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
 
 
 def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch.distributed as dist
 
-from .._group import DEFAULT_PLANES
+from .._operation import DEFAULT_PLANES
 from .._native import PLANES
 
 if TYPE_CHECKING:

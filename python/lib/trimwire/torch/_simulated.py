@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.profiler import record_function
 
 from .._codec import shares_of, through_network
-from .._group import DEFAULT_PLANES
+from .._operation import DEFAULT_PLANES
 from .._transcript import Fates, Transcript
 
 

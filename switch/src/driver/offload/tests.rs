@@ -2,14 +2,11 @@
 //! What comes of bursts, held against etherparse's reading of every frame, and damaged ones.
 //! `tests/driver_bursts.rs` has the kernel's.
 
-#[path = "../../../tests/it/burst_support/recipe.rs"]
-mod recipe;
-
 use super::{Burst, Offload, Refusal};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use recipe::Recipe;
+use trimwire_bmv2_tests::packets::{self, Recipe};
 
 const MOST: usize = 9_230;
 
@@ -53,7 +50,7 @@ fn split(offload: &Offload, frame: &mut [u8]) -> Result<(usize, Vec<Vec<u8>>), R
 proptest! {
     #[test]
     fn every_frame_of_a_burst_is_a_packet_of_its_own_and_together_they_carry_its_payload(recipe in recipes()) {
-        let recipe::Burst { offload, mut frame, headers, segment } = recipe.burst();
+        let packets::Burst { offload, mut frame, headers, segment } = recipe.burst();
         let (count, frames) = split(&Offload::of(offload), &mut frame).unwrap();
         prop_assert_eq!((frames.len(), count), (recipe.payload.len().div_ceil(segment), count));
         let mut carried = Vec::new();
@@ -123,7 +120,7 @@ proptest! {
         left in any::<prop::sample::Index>(),
         is_short in any::<bool>(),
     ) {
-        let recipe::Burst { mut offload, mut frame, headers, .. } = recipe.burst();
+        let packets::Burst { mut offload, mut frame, headers, .. } = recipe.burst();
         for (at, byte) in damage {
             // Payloads are nobody's business.
             frame[at.index(headers)] ^= byte;
@@ -156,7 +153,7 @@ proptest! {
 fn what_is_refused_says_why() {
     let plain =
         Recipe { tcp_flags: Some(0x10), segment: 1_000, payload: vec![7; 5_000], ..Recipe::default() };
-    let refusal = |change: &dyn Fn(&mut recipe::Burst)| {
+    let refusal = |change: &dyn Fn(&mut packets::Burst)| {
         let mut burst = plain.burst();
         change(&mut burst);
         split(&Offload::of(burst.offload), &mut burst.frame).unwrap_err()

@@ -7,10 +7,8 @@ pub(crate) mod observed;
 mod pipes;
 pub(crate) mod random;
 pub(crate) mod switch;
-mod thrift;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use trimwire_switch::engine::entity::{
     ActionCall, ActionSpec, Group, MatchValue, MeterConfig, Owner, Replica, TableEntry, Value,
@@ -84,7 +82,7 @@ pub(crate) fn taken(json: &Path, candidates: Vec<Write>) -> Vec<Write> {
 }
 
 pub(crate) fn bmv2_is_installed() -> bool {
-    Command::new("simple_switch_grpc").arg("--version").output().is_ok()
+    trimwire_bmv2_tests::programs::bmv2().is_some()
 }
 
 pub(crate) fn recording_asked_for() -> bool {

@@ -5,11 +5,13 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
+use trimwire_bmv2_tests::process::Running;
+use trimwire_bmv2_tests::thrift::Thrift;
 use trimwire_p4runtime::client::{Client, Role, Streams};
 use trimwire_p4runtime::config::counter_spec::Unit;
 use trimwire_p4runtime::entity::{
@@ -26,7 +28,7 @@ use trimwire_switch::engine::entity::{
 use super::observed::{counter_line, digest_line, direct_unit, frame_line, hex};
 use super::pipes::{Pipe, capture, captured};
 use super::random::Bits;
-use super::{CPU_PORT, Case, PacketOut, Write, thrift};
+use super::{CPU_PORT, Case, PacketOut, Write};
 
 /// Ports with capture files.
 const PORTS: u16 = 4;
@@ -38,41 +40,24 @@ const LOOKS: u32 = 20;
 /// Until then it has to be done.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// BMv2, which goes when this does.
-struct Running {
-    child: Child,
-    folder: String,
-}
+/// A folder that goes with the value.
+struct Folder(String);
 
-impl Running {
-    /// Whether all of its threads sleep: one that waits for a processor on a busy machine does not.
-    fn is_idle(&self) -> bool {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("BMv2 runs");
-        tasks.flatten().all(|task| {
-            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // Behind the name, which is in parentheses and may hold anything.
-            stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with('S'))
-        })
-    }
-
-    fn wait_for_its_end(&mut self) {
-        let step = Duration::from_millis(20);
-        for _ in 0..1_500 {
-            if self.child.try_wait().expect("a child to wait for").is_some() {
-                return;
-            }
-            std::thread::sleep(step);
-        }
-        panic!("BMv2 does not end at SIGINT");
-    }
-}
-
-impl Drop for Running {
+impl Drop for Folder {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-        drop(std::fs::remove_dir_all(&self.folder));
+        drop(std::fs::remove_dir_all(&self.0));
     }
+}
+
+/// Whether all threads of a process sleep: one that waits for a processor on a busy machine does
+/// not.
+fn is_idle(process: &Running) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("BMv2 runs");
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // Behind the name, which is in parentheses and may hold anything.
+        stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with('S'))
+    })
 }
 
 /// What can be seen of the case on BMv2, as sorted lines.
@@ -80,6 +65,7 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     let folder = std::env::temp_dir().join(format!("trimwire-bmv2-{}-{}", std::process::id(), case.name));
     let folder = folder.to_str().unwrap().to_owned();
     std::fs::create_dir_all(&folder).unwrap();
+    let _folder = Folder(folder.clone());
     let of_port = |port| -> Vec<(usize, &[u8])> {
         let numbered = case.frames.iter().enumerate().filter(|(_, (from, _))| *from == port);
         numbered.map(|(number, (_, frame))| (number, &frame[..])).collect()
@@ -109,15 +95,13 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     command.args(["--notifications-addr", &format!("ipc://{folder}/notifications.ipc")]);
     command.args(["--", "--grpc-server-addr", &address, "--priority-queues", "8"]);
     command.args(["--cpu-port", &CPU_PORT.to_string()]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("simple_switch_grpc");
-    let mut running = Running { child, folder };
+    let running = Running::start(&mut command).expect("simple_switch_grpc");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut lines = runtime.block_on(drive(&address, thrift, case, pipes, &running));
-    Command::new("kill").args(["-INT", &running.child.id().to_string()]).status().unwrap();
-    running.wait_for_its_end();
+    Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    running.finish(Duration::from_secs(30)).expect("BMv2 ends at SIGINT");
     for port in 0..PORTS {
-        let sent =
-            captured(&std::fs::read(format!("{}/p{port}_out.pcap", running.folder)).unwrap_or_default());
+        let sent = captured(&std::fs::read(format!("{folder}/p{port}_out.pcap")).unwrap_or_default());
         lines.extend(sent.iter().map(|frame| frame_line(port, frame)));
     }
     lines.sort();
@@ -164,7 +148,8 @@ async fn drive(address: &str, thrift: u16, case: &Case, pipes: Vec<Pipe>, runnin
     let p4info = P4Info::from_text(&std::fs::read_to_string(&case.p4info).unwrap()).unwrap();
     let config = std::fs::read(&case.json).unwrap();
     client.set_pipeline(p4info, config, None, Action::VerifyAndCommit).await.unwrap();
-    thrift::set_queue_depths(thrift, 1 << 16);
+    let mut thrift = Thrift::connect(thrift).unwrap();
+    thrift.set_queue_depths(1 << 16).unwrap();
     let index = client.index().unwrap();
     for write in &case.writes {
         if let Write::ValueSet(set, member) = write {
@@ -173,7 +158,7 @@ async fn drive(address: &str, thrift: u16, case: &Case, pipes: Vec<Pipe>, runnin
             let bits: i32 = set_info.unwrap().r#match.iter().map(|field| field.bitwidth).sum();
             let mut padded = vec![0; (bits as usize).div_ceil(8) - member.len()];
             padded.extend(member);
-            thrift::add_value_set_member(thrift, set, &padded);
+            thrift.add_value_set_member(set, &padded).unwrap();
             continue;
         }
         if let Err(error) = client.write(vec![translate(&index, write)], Atomicity::ContinueOnError).await {
@@ -229,7 +214,7 @@ async fn listen(
                 lines.extend(heard);
                 asleep = 0;
             }
-            Err(_) if start.elapsed() > for_long && running.is_idle() => asleep += 1,
+            Err(_) if start.elapsed() > for_long && is_idle(running) => asleep += 1,
             Err(_) => asleep = 0,
         }
     }
