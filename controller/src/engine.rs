@@ -25,7 +25,7 @@ mod interfaces;
 pub(crate) mod lines;
 mod reporter;
 mod routes;
-pub mod status;
+pub(crate) mod status;
 pub(crate) mod task;
 mod trim_events;
 mod trimming;

@@ -32,7 +32,7 @@ mod vocabulary;
 use std::collections::VecDeque;
 
 pub(crate) use self::vocabulary::Runs;
-pub use self::vocabulary::{Action, Comparison, Event, Loss, Notice, Standing};
+pub(crate) use self::vocabulary::{Action, Comparison, Event, Loss, Notice, Standing};
 use super::backoff::Backoff;
 use super::status::{Tally, View};
 use crate::report::SwitchReport;
@@ -75,7 +75,7 @@ enum Expects {
 
 /// The state machine.
 #[derive(Debug)]
-pub struct SwitchTask {
+pub(crate) struct SwitchTask {
     interval: u64,
     /// Between two audits, which read all tables.
     audit: u64,
@@ -113,7 +113,7 @@ pub struct SwitchTask {
 impl SwitchTask {
     /// A task that connects at once. `interval` and `audit` are in ns: between two readings, and
     /// between two of all tables.
-    pub fn new(name: &str, election_id: u128, interval: u64, audit: u64, now: u64) -> Self {
+    pub(crate) fn new(name: &str, election_id: u128, interval: u64, audit: u64, now: u64) -> Self {
         Self {
             interval,
             audit,
@@ -140,7 +140,7 @@ impl SwitchTask {
     }
 
     /// Something happened.
-    pub fn handle_event(&mut self, now: u64, event: Event) {
+    pub(crate) fn handle_event(&mut self, now: u64, event: Event) {
         match event {
             _ if self.state == State::Stopped => {}
             Event::Arbitrated(standing) => self.arbitrated(now, standing),
@@ -164,7 +164,7 @@ impl SwitchTask {
     }
 
     /// Time has passed.
-    pub fn handle_timeout(&mut self, now: u64) {
+    pub(crate) fn handle_timeout(&mut self, now: u64) {
         match self.state {
             State::Waiting { until } if until <= now => self.connect(),
             State::Primary(Work::Resting { until }) if until <= now && self.is_quiet(now) => {
@@ -196,7 +196,7 @@ impl SwitchTask {
     }
 
     /// When [`SwitchTask::handle_timeout`] wants to be called.
-    pub fn poll_timeout(&self) -> Option<u64> {
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
         match self.state {
             State::Waiting { until } | State::Primary(Work::Resting { until }) => Some(until),
             State::Backup { work: Work::Resting { until }, bid_at, .. } => {
@@ -208,22 +208,22 @@ impl SwitchTask {
     }
 
     /// What to do next.
-    pub fn poll_action(&mut self) -> Option<Action> {
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
     /// What to tell people next.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
+    pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
     /// Whether the switch is connected.
-    pub fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(self.state, State::Primary(_) | State::Backup { .. })
     }
 
     /// Whether we may write to it.
-    pub fn is_primary(&self) -> bool {
+    pub(crate) fn is_primary(&self) -> bool {
         matches!(self.state, State::Primary(_))
     }
 
@@ -246,12 +246,12 @@ impl SwitchTask {
     }
 
     /// Whether there is nothing more to come.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.state == State::Stopped
     }
 
     /// Whether it held what it should when last seen; `None` before it was ever seen.
-    pub fn in_place(&self) -> Option<bool> {
+    pub(crate) fn in_place(&self) -> Option<bool> {
         self.in_place
     }
 
@@ -266,17 +266,17 @@ impl SwitchTask {
     }
 
     /// Failures since the last success.
-    pub fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.backoff.failures()
     }
 
     /// When it was last found, or brought, in place.
-    pub fn last_success(&self) -> Option<u64> {
+    pub(crate) fn last_success(&self) -> Option<u64> {
         self.last_success
     }
 
     /// What has been done.
-    pub fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
 

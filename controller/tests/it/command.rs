@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `run` and `watch` as processes: signals, exit codes, output.
 
-use crate::run_support;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -8,7 +8,7 @@ use crate::report::SwitchReport;
 
 /// What may happen.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The switch told who is primary: first as the end of [`Action::Connect`], then whenever it
     /// changes.
     Arbitrated(Standing),
@@ -42,7 +42,7 @@ pub enum Event {
 
 /// Whether what went wrong calls for a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub(crate) enum Loss {
     /// It was the connection.
     Connection,
     /// It was not, or nothing went wrong.
@@ -51,7 +51,7 @@ pub enum Loss {
 
 /// What the switch says of us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// We may write.
     Primary,
     /// We may read.
@@ -65,7 +65,7 @@ pub enum Standing {
 
 /// What a backup found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// Entities that differ from what the switch should hold, or would after a push.
     pub differing: usize,
     /// Whether it runs the program.
@@ -74,7 +74,7 @@ pub struct Comparison {
 
 /// What the driver is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Connect and bid with this election id.
     Connect(u128),
     /// Bring the switch to what it should hold.
@@ -93,7 +93,7 @@ pub enum Action {
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
+pub(crate) enum Notice {
     /// Connected.
     Up(Standing),
     /// Not connected any more, or still not. Why, and when the next attempt is, in ns from now.
