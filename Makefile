@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo figures test test-rust test-lab test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release
+.PHONY: help demo figures test test-rust test-lab test-python test-torch clippy ci test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -13,20 +13,31 @@ help: ## list the entry points
 demo: ## train a model through a congested, trimming switch (half a minute; its first build takes three; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --profile quick --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
-# What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.
-test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
-test: p4-check lint test-rust reference-check test-torch sanitize mininet-test ## everything that CI runs
+TIMED := packaging/timed.sh
+# CI says `--workspace` and more here, and builds everything once: other packages, other features.
+RUST_TESTS ?=
+# CI says `torch` here.
+PYTHON_TESTS ?=
+
+# What test-rust builds is what the other parts run: nothing is built twice.
+test ci: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+test: p4-check lint test-rust reference-check test-python ## the product's tests: programs, P4, Python; each part says how long it took
+
+ci: RUST_TESTS := --workspace --features trimwire-switch/native
+ci: PYTHON_TESTS := torch
+ci: test clippy sanitize mininet-test book deny ## everything that CI runs: `test` with the laboratory, machine code and PyTorch, and the rest
 
 test-rust: ## unit, property and integration tests of the product's crates; those over real interfaces need root and are skipped loudly otherwise
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
-	$(CARGO) test --locked
+	$(TIMED) "rust, building" $(CARGO) test --locked --no-run $(RUST_TESTS)
+	$(TIMED) "rust, tests" $(CARGO) test --locked $(RUST_TESTS)
 
-test-lab: ## tests of the laboratory (simulator, planner, quick figures), and of the switch beside BMv2 (CI runs them)
+test-lab: ## tests of the laboratory (simulator, planner, quick figures), and of the switch beside BMv2
 	$(CARGO) test --locked -p trimwire-lab -p trimwire-bmv2-tests
 
 test-python: ## the Python package: wheel, types, tests, without PyTorch (skipped loudly where there is no Python 3.10 or no PyPI)
-	python/test.sh
+	python/test.sh $(PYTHON_TESTS)
 
 test-torch: ## the same with PyTorch, its backend and its hook (some gigabytes; TORCH=torch==2.5.1 chooses another; skipped loudly where it cannot be installed)
 	python/test.sh torch
@@ -61,7 +72,7 @@ bench: ## the codec's speed on every instruction set of this machine, next to me
 client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of test-rust; here a skip is a failure)
 	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test it server_clients::
 
-lint: ## formatting, clippy, links, licence lines, the release's metadata, Dockerfile and Kubernetes examples, as far as there are tools
+lint: ## formatting, links, licence lines, the release's metadata, Dockerfile and Kubernetes examples, as far as there are tools
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
 	packaging/book.sh check
@@ -71,7 +82,9 @@ lint: ## formatting, clippy, links, licence lines, the release's metadata, Docke
 		else echo 'SKIPPED: Dockerfile (hadolint is not installed)'; fi
 	@if command -v kubernetes-validate >/dev/null; then kubernetes-validate --strict --quiet examples/kubernetes/trimwire.yaml examples/training/kubernetes.yaml; \
 		else echo 'SKIPPED: Kubernetes examples (kubernetes-validate is not installed)'; fi
-	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+
+clippy: ## clippy over all crates (no part of test, but of CI)
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(TIMED) clippy $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
 		else echo 'SKIPPED: clippy (not installed)'; fi
 
 p4: ## compile the P4 programs with p4c and commit-ready artifacts (needs p4c-bm2-ss)
@@ -105,5 +118,5 @@ deny: ## licences, sources and advisories of dependencies (needs cargo-deny; adv
 		if $(CARGO) deny --workspace fetch db; then $(CARGO) deny --workspace check --disable-fetch advisories; \
 			else echo 'SKIPPED: advisories (their database cannot be fetched)'; fi; fi
 
-release: ## everything that a release is made of, checked and tested 
+release: ## everything that a release is made of, checked and tested
 	packaging/release.sh

@@ -40,7 +40,7 @@ wheel=manylinux_2_28 licences=python/lib/trimwire/LICENCES.txt
 git diff --quiet HEAD || { echo "something is uncommitted" >&2; exit 1; }
 timed "compiled P4" make p4-check
 timed "licences and advisories" make deny
-timed "tests" make test
+timed "tests" make ci
 timed "crates, as published" "$cargo" publish --workspace --dry-run --locked
 timed "Debian packages" make deb
 python3 -m venv "$venv"
