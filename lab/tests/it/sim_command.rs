@@ -89,15 +89,12 @@ fn figures_that_are_there_are_not_made_again_and_changed_ones_are() {
 fn a_page_is_written_and_what_it_prints_is_compared() {
     let folder = folder_with(SCENARIO);
     std::fs::create_dir(folder.path().join("docs")).unwrap();
-    let page = folder.path().join("docs/page.md");
+    let page = folder.path().join("docs").join("page.md");
     std::fs::write(&page, "# A\n\n<!-- generated: small nothing -->\n<!-- end -->\n\nB\n").unwrap();
     let check = |more: &[&str]| figures(folder.path(), &[&["--check"], more].concat());
     let failed = check(&[]);
     let said = String::from_utf8_lossy(&failed.stderr);
-    assert!(
-        failed.status.code() == Some(1) && said.contains("docs/page.md:3: small has other rows"),
-        "{said}"
-    );
+    assert!(failed.status.code() == Some(1) && said.contains("page.md:3: small has other rows"), "{said}");
     assert!(figures(folder.path(), &["--write"]).status.success());
     let written = std::fs::read_to_string(&page).unwrap();
     assert!(written.starts_with("# A\n") && written.ends_with("<!-- end -->\n\nB\n"), "{written}");
