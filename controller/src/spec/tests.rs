@@ -73,7 +73,7 @@ policy:
         errors(text),
         "\
 fabric.yaml:1: version: '2' is not a version that this controller reads; valid: 1
-fabric.yaml:2: switchs: unknown key; did you mean 'switches'? (valid: version, controller, mtu, rtt, topology, switches, hosts, links, dscp, queues, policy, thresholds, load_balance, disable_trim)
+fabric.yaml:2: switchs: unknown key; did you mean 'switches'? (valid: version, controller, mtu, rtt, topology, switches, hosts, links, dscp, queues, policy, load_balance, disable_trim)
 fabric.yaml:4: switches.s1: 'address' is missing; write address: 127.0.0.1:9559
 fabric.yaml:4: switches.s1.adress: unknown key; did you mean 'address'? (valid: address, device_id, target, pipeline, gnmi, tls)
 fabric.yaml:4: switches.s1.target: 'tofino9' is not valid here; valid: trimwire, bmv2, stratum-tofino, stratum-tofino2
