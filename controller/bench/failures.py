@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -240,7 +241,9 @@ def replace_programs(fabric: Fabric) -> None:
     # Two controllers would each have their own program.
     fabric.stop("run")
     info = ROOT / "p4/build/bmv2/trimwire.p4info.txtpb"
-    fabric.run_controller("apply", "--yes", "--pipeline-json", str(other), "--p4info", str(info))
+    pipeline = f"pipeline: {{ p4info: {info}, json: {other} }}"
+    fabric.file.write_text(re.sub(r"(device_id: \d+)", rf"\1, {pipeline}", fabric.text()))
+    fabric.run_controller("apply", "--yes")
 
 
 CASES: dict[str, tuple[int, Callable[[Fabric], None]]] = {

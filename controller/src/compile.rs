@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch should hold: every entity of the tables and the action profile that this controller owns.
+//! What a switch should hold: every entity of the tables and the action profile that this
+//! controller owns.
 //!
-//! A [`Compiler`] is what all switches have in common. [`Compiler::compile`] does the rest for one switch: its policy in its target's
-//! units, its routes, its entities. Nobody has to keep them: compiling again costs less than the memory of a large fabric.
+//! A [`Compiler`] is what all switches have in common. [`Compiler::compile`] does the rest for one
+//! switch: its policy in its target's units, its routes, its entities. Nobody has to keep them:
+//! compiling again costs less than the memory of a large fabric.
 
 mod policy;
 mod routes;
@@ -90,8 +92,9 @@ impl Compiler {
         &self.artifacts
     }
 
-    /// How many entities some switches have together, on as many threads as there are cores. Entries that differ from a neighbour's in their
-    /// port or prefix alone are counted, not built; the error is the one of the first switch that has any.
+    /// How many entities some switches have together, on as many threads as there are cores.
+    /// Entries that differ from a neighbour's in their port or prefix alone are counted, not built;
+    /// the error is the one of the first switch that has any.
     pub fn count(&self, switches: &[&str]) -> Result<usize, CompileError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(switches.len());
         let next = AtomicUsize::new(0);
@@ -129,7 +132,8 @@ impl Compiler {
         self.build(name, false, detours).map(|(desired, _)| desired)
     }
 
-    /// Of these, what routes consist of, members, groups and entries: those that a switch which holds the routes `held` has not.
+    /// Of these, what routes consist of, members, groups and entries: those that a switch which
+    /// holds the routes `held` has not.
     pub fn entities_of(
         &self,
         name: &str,
@@ -202,7 +206,8 @@ struct Builder<'f> {
     index: &'f Index,
     trimmed: &'f BTreeSet<u8>,
     desired: Desired,
-    /// Nobody wants the entities: of many that are alike, one is built to see that the program takes it.
+    /// Nobody wants the entities: of many that are alike, one is built to see that the program
+    /// takes it.
     counts: bool,
     /// Those that were not built.
     more: Tally,
@@ -251,7 +256,8 @@ fn check_capacity(switch: &str, desired: &Desired, more: &Tally, index: &Index) 
                     *wanted.entry((table.name(), table.table.size)).or_default() += 1;
                 }
             }
-            // An action selector's size limits the sum of its groups' weights, an action profile's its members.
+            // An action selector's size limits the sum of its groups' weights, an action profile's
+            // its members.
             Some(Kind::ActionProfileMember(member)) => {
                 if let Ok(profile) = index.action_profile(member.action_profile_id) {
                     *wanted.entry((profile.name(), profile.size)).or_default() += 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch counts and holds at one moment: the one reader of counters and of what waits, for `show`, `watch`, `run` and health checks.
+//! What a switch counts and holds at one moment: the one reader of counters and of what waits, for
+//! `show`, `watch`, `run` and health checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,13 +27,13 @@ const FILTERS: usize = 1_024;
 pub enum Counter {
     /// Put in their own queue whole.
     Admitted,
-    /// Cut and put in the trim queue.
+    /// Trimmed and put in the trim queue.
     Trimmed,
-    /// Left the switch cut: SONiC's TRIM_TX_PKTS.
+    /// Left the switch trimmed: SONiC's TRIM_TX_PKTS.
     TrimTransmitted,
-    /// Dropped, and cut if the head had found room: TRIM_DRP_PKTS.
+    /// Dropped because the trimmed packet found no room: TRIM_DRP_PKTS.
     TrimDropped,
-    /// On Tofino: admitted, but the traffic manager had no room, and egress cut them.
+    /// On Tofino: admitted, but the traffic manager had no room, and egress trimmed them.
     Deflected,
     /// Less important ones at `shallow_at`.
     SelectiveDropped,
@@ -45,8 +46,8 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// Those that SONiC's TRIM_PKTS counts together, at the queue that had no room: packets trimmed, whether their heads found
-    /// room or not (SAI_QUEUE_STAT_TRIM_PACKETS).
+    /// Those that SONiC's TRIM_PKTS counts together, at the queue that had no room: packets
+    /// trimmed, whether their heads found room or not (SAI_QUEUE_STAT_TRIM_PACKETS).
     pub const SONIC_TRIM: [Self; 3] = [Self::Trimmed, Self::TrimDropped, Self::Deflected];
 
     /// All of them.
@@ -122,31 +123,39 @@ pub struct Counters {
 /// Of which queues; `None` for all that the arrays have.
 type Which<'q> = Option<&'q [(u16, u8)]>;
 
-/// Reads the counters of the queues that have a policy, and what waits in them. What a target's program does not count, or does not let be read, is not in it.
+/// Reads the counters of these ports' queues that have a policy, or of all that the arrays have,
+/// and what waits in them. What a target's program does not count, or does not let be read, is not
+/// in it.
 pub(crate) async fn read(
     client: &Client,
     index: &Index,
-    ports: &BTreeMap<u16, Arc<PortPolicy>>,
+    ports: Option<&BTreeMap<u16, Arc<PortPolicy>>>,
 ) -> Result<Counters, ClientError> {
-    let places: Vec<(u16, u8)> =
-        ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue))).collect();
-    if places.is_empty() {
+    let places = ports.map(|ports| -> Vec<(u16, u8)> {
+        let queues = |(port, policy): (&u16, &Arc<PortPolicy>)| {
+            let port = *port;
+            policy.queues.keys().map(move |queue| (port, *queue)).collect::<Vec<_>>()
+        };
+        ports.iter().flat_map(queues).collect()
+    });
+    if places.as_ref().is_some_and(Vec::is_empty) {
         return Ok(Counters::default());
     }
-    let mut counters = read_counters(client, index, Some(&places)).await?;
-    let waiting = match read_waiting(client, index, Some(&places)).await {
+    let mut counters = read_counters(client, index, places.as_deref()).await?;
+    let waiting = match read_waiting(client, index, places.as_deref()).await {
         Ok(waiting) => waiting,
         // BMv2 does not read registers over P4Runtime.
         Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => BTreeMap::new(),
         Err(error) => return Err(error),
     };
-    let mut queues = BTreeMap::new();
-    for place in places {
-        let mut queue = counters.queues.remove(&place).unwrap_or_default();
-        queue.waiting = waiting.get(&place).copied();
-        queues.insert(place, queue);
+    if let Some(places) = places {
+        let found = |place: (u16, u8)| (place, counters.queues.remove(&place).unwrap_or_default());
+        counters.queues = places.into_iter().map(found).collect();
     }
-    Ok(Counters { queues, ..counters })
+    for (place, queue) in &mut counters.queues {
+        queue.waiting = waiting.get(place).copied();
+    }
+    Ok(counters)
 }
 
 /// What was counted, without what waits.
@@ -181,7 +190,7 @@ pub(crate) async fn read_counters(
 }
 
 /// Bytes that wait and that waited; an error where the target does not let registers be read.
-pub(crate) async fn read_waiting(
+async fn read_waiting(
     client: &Client,
     index: &Index,
     which: Which<'_>,
@@ -214,10 +223,12 @@ pub(crate) async fn read_waiting(
     Ok(waiting)
 }
 
-/// The cells of one of `arrays` arrays that are asked for together: one by one where a Read has room for them, else all of the array (`None`).
+/// The cells of one of `arrays` arrays that are asked for together: one by one where a Read has
+/// room for them, else all of the array (`None`).
 ///
-/// A fabric's ports use few of an array's 4,096 cells. On Tofinos the whole array is read from the hardware whatever is asked for
-/// (Stratum's `BfrtTableManager::ReadIndirectCounterEntry`), so that asking once is cheaper.
+/// A fabric's ports use few of an array's 4,096 cells. On Tofinos the whole array is read from the
+/// hardware whatever is asked for (Stratum's `BfrtTableManager::ReadIndirectCounterEntry`), so that
+/// asking once is cheaper.
 fn cells<'q>(index: &Index, which: Which<'q>, arrays: usize) -> impl Iterator<Item = Option<i64>> + 'q {
     let fits = |places: &&[(u16, u8)]| places.len() * arrays < FILTERS && target::reads_cells(index);
     let places = which.filter(fits);

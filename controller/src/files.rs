@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that somebody names: read up to a length that none of ours comes near, so that a wrong name, a device's among them, costs an error and no memory.
+//! Files that somebody names: read up to a length that none of ours comes near, so that a wrong
+//! name, a device's among them, costs an error and no memory.
 
 use std::fs::File;
 use std::io::{self, Read as _};

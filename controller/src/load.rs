@@ -12,8 +12,8 @@ use crate::yaml::problem::{Problems, SpecError};
 impl Fabric {
     /// Reads a fabric file. `file` is its name, for messages.
     ///
-    /// Nothing behind this has to check the user's input again: a mistake comes out here with file, line and key, all of them at
-    /// once.
+    /// Nothing behind this has to check the user's input again: a mistake comes out here with file,
+    /// line and key, all of them at once.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, SpecError> {
         let mut problems = Problems::default();
         let Some(draft) = spec::read(text, file, &mut problems) else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-controller`.
 //!
-//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a switch is not what it should be, 2 usage, 3 bad input,
-//! 4 `plan --detailed-exitcode` found differences.
+//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a switch is not what it should
+//! be, 2 usage, 3 bad input, 4 `plan --detailed-exitcode` found differences.
 #![forbid(unsafe_code)]
 
 mod command;

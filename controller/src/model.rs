@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric in plain types: what is there and what it should do, all checked, all thresholds in bytes. Who reads it from a file
-//! and who computes on it stand above.
+//! A fabric in plain types: what is there and what it should do, all checked, all thresholds in
+//! bytes. Who reads it from a file and who computes on it stand above.
 
 mod network;
 mod policy;
@@ -44,7 +44,8 @@ pub struct Fabric {
     pub queues: QueuePlan,
     /// What is done to packets in a congested queue.
     pub overload: Overload,
-    /// Jobs seal their packets (docs/reference/wire-format.md §12): sizes in planes leave room for tags.
+    /// Jobs seal their packets (docs/reference/wire-format.md §12): sizes in planes leave room for
+    /// tags.
     pub sealed: bool,
     /// ECN-capable trimmable packets are marked CE from `mark_at`, too.
     pub mark_trimmable: bool,
@@ -71,7 +72,8 @@ impl Fabric {
         self.hosts.values().any(|host| host.ip6.is_some())
     }
 
-    /// Every code point that trimmed packets leave some port with: all of them are taken for trimmed packets everywhere.
+    /// Every code point that trimmed packets leave some port with: all of them are taken for
+    /// trimmed packets everywhere.
     pub fn trimmed_code_points(&self) -> BTreeSet<u8> {
         let ports = self.policies.values().flatten().map(|(_, port)| port.trimmed_dscp);
         [Some(self.dscp.trimmed), self.dscp.trimmed_last_hop].into_iter().flatten().chain(ports).collect()

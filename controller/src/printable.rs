@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words of files and switches, as they may be shown to people: what a terminal would obey is spelled out.
+//! Words of files and switches, as they may be shown to people: what a terminal would obey is
+//! spelled out.
 
 use std::borrow::Cow;
 

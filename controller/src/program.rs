@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The compiled program: P4Info, device config, and the cookie that tells whether a switch runs them.
+//! The compiled program: P4Info, device config, and the cookie that tells whether a switch runs
+//! them.
 
 pub(crate) mod names;
 
@@ -136,8 +137,8 @@ impl Artifacts {
         self.switches.get(switch).map_or(self, Arc::as_ref)
     }
 
-    /// Reads the programs that a fabric's switches bring along. Paths are relative to `folder`, the fabric file's. What is wrong
-    /// with a file is a mistake of the line that names it.
+    /// Reads the programs that a fabric's switches bring along. Paths are relative to `folder`, the
+    /// fabric file's. What is wrong with a file is a mistake of the line that names it.
     pub fn for_fabric(mut self, fabric: &Fabric, folder: &Path) -> Result<Self, SpecError> {
         let mut problems = Problems::default();
         // Hundreds of generated switches name the same files.

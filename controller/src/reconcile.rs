@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The difference between what a switch holds and what it should hold, and the order in which to remove it.
+//! The difference between what a switch holds and what it should hold, and the order in which to
+//! remove it.
 
 mod actual;
 
@@ -130,7 +131,8 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
     changes
 }
 
-/// What makes a switch that holds nothing hold `desired`, in the order of writing: the updates of [`difference`], without their words.
+/// What makes a switch that holds nothing hold `desired`, in the order of writing: the updates of
+/// [`difference`], without their words.
 pub fn writes(desired: Desired, index: &Index) -> Vec<Update> {
     let mut updates: Vec<(u8, Update)> = desired
         .into_values()
@@ -143,7 +145,8 @@ pub fn writes(desired: Desired, index: &Index) -> Vec<Update> {
     updates.into_iter().map(|(_, update)| update).collect()
 }
 
-/// What is done to an entity that a switch does not tell of. Default entries are always there: they can only be modified (P4Runtime §9.1.3).
+/// What is done to an entity that a switch does not tell of. Default entries are always there: they
+/// can only be modified (P4Runtime §9.1.3).
 fn operation_without(entity: &Entity) -> Operation {
     match &entity.entity {
         Some(Kind::TableEntry(entry)) if entry.is_default_action => Operation::Modify,
@@ -154,7 +157,8 @@ fn operation_without(entity: &Entity) -> Operation {
 /// As P4Runtime has it.
 fn update(operation: Operation, entity: Entity) -> Update {
     match (operation, entity.entity) {
-        // Meters are always there; without a configuration they do nothing (P4Runtime, "MeterEntry & DirectMeterEntry").
+        // Meters are always there; without a configuration they do nothing (P4Runtime, "MeterEntry
+        // & DirectMeterEntry").
         (Operation::Delete, Some(Kind::MeterEntry(meter))) => {
             entity::modify(MeterEntry { config: None, ..meter })
         }
@@ -165,7 +169,8 @@ fn update(operation: Operation, entity: Entity) -> Update {
     }
 }
 
-/// An entity in words. Ports that members of a group watch are worth a word where they are not those of `other`.
+/// An entity in words. Ports that members of a group watch are worth a word where they are not
+/// those of `other`.
 fn text(entity: &Entity, other: Option<&Entity>, index: &Index) -> String {
     let group_of = |entity: &Entity| match &entity.entity {
         Some(Kind::ActionProfileGroup(group)) => Some(group.clone()),
@@ -183,7 +188,8 @@ fn text(entity: &Entity, other: Option<&Entity>, index: &Index) -> String {
     entity::describe(entity, Some(index))
 }
 
-/// A policy writes the length that its port's session trims to into headers: both change in one Write.
+/// A policy writes the length that its port's session trims to into headers: both change in one
+/// Write.
 fn join(changes: &mut [Change], index: &Index) {
     let is_session = |change: &&Change| {
         change.phase == POLICIES
@@ -268,7 +274,8 @@ fn parameters(before: &Entity, after: &Entity, index: &Index) -> Vec<ParameterCh
     changed.collect()
 }
 
-/// The cap of trimmed packets as fabric files write it: the table has bytes per 1,024 µs, which nobody compares with a line's rate.
+/// The cap of trimmed packets as fabric files write it: the table has bytes per 1,024 µs, which
+/// nobody compares with a line's rate.
 fn cap_text(action: &str, parameter: &str, value: &[u8]) -> Option<String> {
     let number = bytes::decode(value, 32).ok().filter(|_| action == names::SET_CAP)? as u32;
     match parameter {
@@ -291,8 +298,9 @@ fn same(wanted: &Entity, found: &Entity) -> bool {
     }
 }
 
-/// BMv2 keeps the port that each member watches, and tells one member's for all of them (simple_switch_grpc 1.15.5 with its PI;
-/// `action_profile_group_read`). Writing them again would not change what it tells.
+/// BMv2 keeps the port that each member watches, and tells one member's for all of them
+/// (simple_switch_grpc 1.15.5 with its PI; `action_profile_group_read`). Writing them again would
+/// not change what it tells.
 fn is_told_with_one_watch(wanted: &[Member], found: &[Member]) -> bool {
     let Some(one) = found.first().and_then(|member| member.watch_kind.as_ref()) else { return false };
     let watches = |member: &Member| member.watch_kind.as_ref() == Some(one);
@@ -305,7 +313,8 @@ fn is_told_with_one_watch(wanted: &[Member], found: &[Member]) -> bool {
         && wanted.iter().any(watches)
 }
 
-/// Meters keep rates and bursts as a mantissa and an exponent, and the SDE tells what was made of them: a 64th to either side is the same.
+/// Meters keep rates and bursts as a mantissa and an exponent, and the SDE tells what was made of
+/// them: a 64th to either side is the same.
 fn same_meter(wanted: MeterConfig, found: MeterConfig) -> bool {
     let pairs = [
         (wanted.cir, found.cir),
@@ -330,8 +339,9 @@ fn modified(wanted: &Entity, found: &Entity) -> Entity {
 /// The phase of policies, and of sessions that change with them.
 const POLICIES: u8 = 3;
 
-/// Members, sessions and meters, then groups, then entries, and the reverse for deletions. Foreign entries go first among the entries, to make
-/// room; routes come last, so that packets flow only where a policy waits for them.
+/// Members, sessions and meters, then groups, then entries, and the reverse for deletions. Foreign
+/// entries go first among the entries, to make room; routes come last, so that packets flow only
+/// where a policy waits for them.
 fn phase(operation: Operation, entity: &Entity, index: &Index) -> u8 {
     match (&entity.entity, operation) {
         (Some(Kind::PacketReplicationEngineEntry(_)), Operation::Modify) => POLICIES,
@@ -354,8 +364,8 @@ pub(crate) fn in_place(desired: &Desired, changes: &[Change]) -> usize {
     desired.len().saturating_sub(missing)
 }
 
-/// Splits changes into Writes: each of one phase, none longer than `limit` but for what has to be in one Write. P4Runtime promises no order
-/// within a Write.
+/// Splits changes into Writes: each of one phase, none longer than `limit` but for what has to be
+/// in one Write. P4Runtime promises no order within a Write.
 pub fn batches(changes: &[Change], limit: usize) -> Vec<&[Change]> {
     let mut batches = Vec::new();
     for mut rest in changes.chunk_by(|a, b| a.phase == b.phase) {

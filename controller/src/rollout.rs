@@ -1,50 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan carried out with care: from the tier furthest from hosts to the one nearest, a few switches at a time, and no further than
-//! the first failure.
+//! `plan` looks. `apply` and `roll_out` are a `run` until everything is in place: the same drivers,
+//! which are started when it is their switch's turn, or when its routes have to lead around
+//! another.
 //!
 //! ```text
-//!  device, lines ─► converge ─► apply, bypass ─► roll_out     one switch, then many (fleet, places, progress)
-//!                      │                 health ──┘
-//!                      └► report ─► record
+//!  plan ─► goal ─► turns ──order──► drivers ─► reports ─► report ─► record
+//!                    ▲                 │
+//!                    └──────seen───────┘
 //! ```
 
-mod apply;
-pub(crate) mod bypass;
-pub(crate) mod converge;
-pub(crate) mod device;
-pub(crate) mod fleet;
-pub(crate) mod health;
-mod lines;
-pub(crate) mod places;
-mod progress;
-pub mod record;
-pub mod report;
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
 
-use self::apply::apply_switch;
-pub use self::apply::{apply, apply_blocking, plan, plan_blocking};
-use self::bypass::Bypass;
-pub use self::device::DeviceError;
-pub use self::fleet::{ApplyError, Options};
-use self::fleet::{Shared, blocking};
-pub use self::progress::Progress;
-use self::report::{PipelineState, Plan, Report, SwitchReport};
+use crate::device::{self, DeviceError};
+use crate::engine::board::Board;
+use crate::engine::converge::pipeline_state;
+use crate::engine::driver::{Common, Terms, drive};
+use crate::engine::election::Elections;
+use crate::engine::faults::Detector;
+use crate::engine::lines;
+use crate::engine::turns::{Goal, Replacements, Seen};
+use crate::engine::wanted::{Reports, Wanted};
+use crate::fleet::places::Places;
+use crate::fleet::progress::Progress;
+use crate::fleet::{ApplyError, Options, Shared, blocking, each};
 use crate::model::{Fabric, Switch};
 use crate::program::Artifacts;
+use crate::reconcile;
+use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
+use crate::topology::Avoid;
 
 /// How far a roll-out may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rollout {
-    /// Switches that are worked on at a time, from the first call to the end of their health check; at least 1.
+    /// Switches that are worked on at a time, from the first call to the end of their health check;
+    /// at least 1.
     pub max_unavailable: usize,
     /// Goes on after a switch that cannot be reached, fails, or does not come out healthy.
     pub keep_going: bool,
-    /// How long a switch's counters are looked at before the next one is begun; zero for not at all.
+    /// How long a switch's counters are looked at before the next one is begun; zero for not at
+    /// all.
     pub settle: Duration,
 }
 
@@ -63,11 +62,84 @@ impl Default for Rollout {
     }
 }
 
-/// Does what a [`plan`](crate::plan) says. Switches that it leaves as they are, are not even connected to, but where routes have to lead
-/// around others.
+/// Tells what [`apply`] would do. Needs no mastership and takes none.
+pub async fn plan(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Plan, ApplyError> {
+    let shared = Shared::new(fabric, artifacts, options);
+    shared.fits(options)?;
+    let switches = each(fabric, options, |name, switch| {
+        let shared = Arc::clone(&shared);
+        async move { plan_switch(&name, &switch, &shared).await }
+    })
+    .await?;
+    let manual_steps = crate::target::manual_steps(fabric);
+    Ok(Plan { switches, manual_steps, warnings: fabric.warnings.clone() })
+}
+
+async fn plan_switch(name: &str, switch: &Switch, shared: &Shared) -> SwitchPlan {
+    let mut plan = SwitchPlan {
+        switch: name.to_owned(),
+        address: switch.address.clone(),
+        pipeline: PipelineState::Unknown,
+        changes: Vec::new(),
+        in_place: 0,
+        error: None,
+        warnings: Vec::new(),
+    };
+    if let Err(error) = look(name, switch, shared, &mut plan).await {
+        plan.error = Some(error.to_string());
+    }
+    plan
+}
+
+async fn look(
+    name: &str,
+    switch: &Switch,
+    shared: &Shared,
+    plan: &mut SwitchPlan,
+) -> Result<(), DeviceError> {
+    let client = shared.reach(name, switch).observe().await?;
+    let artifacts = shared.artifacts(name);
+    let index = artifacts.index();
+    plan.pipeline = pipeline_state(&client, artifacts).await?;
+    let actual = if plan.pipeline == PipelineState::Same {
+        device::actual(&client, index).await?
+    } else {
+        // A new pipeline starts with what the program itself puts into its tables.
+        let address = || switch.address.clone();
+        reconcile::actual(Vec::new(), index)
+            .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
+    };
+    plan.warnings = lines::warnings(&client, &shared.ports(name)).await;
+    let wanted = shared.compile(name)?;
+    let changes = reconcile::difference(&wanted, &actual, index);
+    plan.in_place = reconcile::in_place(&wanted, &changes);
+    plan.changes = changes.iter().map(ChangeReport::from).collect();
+    Ok(())
+}
+
+/// Brings every switch to what the fabric file says, writing differences only. All at once, each on
+/// its own.
+pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Report, ApplyError> {
+    let shared = Shared::new(fabric, artifacts, options);
+    shared.fits(options)?;
+    let meant = || fabric.switches.iter().filter(|(name, _)| options.includes(name));
+    let goal = Goal {
+        todo: meant().map(|(name, _)| (name.clone(), false)).collect(),
+        at_once: true,
+        keep_going: true,
+        ..Goal::default()
+    };
+    let reports = meant().map(|(name, switch)| (name.clone(), SwitchReport::new(name, &switch.address)));
+    let (reports, settle) = (reports.collect(), Duration::ZERO);
+    Work::new(shared, options, settle).carry_out(goal, reports, BTreeMap::new()).await
+}
+
+/// Does what a [`plan`](crate::plan) says. Switches that it leaves as they are, are not even
+/// connected to, but where routes have to lead around others.
 ///
-/// Tiers with more links to hosts are more redundant: cores come first, and leaves, whose hosts have no other, last. Before a switch is given
-/// another program, routes are led around it where there is a way round, and back afterwards.
+/// Tiers with more links to hosts are more redundant: cores come first, and leaves, whose hosts
+/// have no other, last. Before a switch is given another program, routes are led around it where
+/// there is a way round, and back afterwards.
 pub async fn roll_out(
     fabric: &Fabric,
     artifacts: &Artifacts,
@@ -76,196 +148,214 @@ pub async fn roll_out(
     rollout: Rollout,
 ) -> Result<Report, ApplyError> {
     let shared = Shared::new(fabric, artifacts, options);
-    let mut tiers: BTreeMap<std::cmp::Reverse<Option<usize>>, VecDeque<String>> = BTreeMap::new();
-    let mut work = Work {
-        bypass: None,
-        shared: Arc::clone(&shared),
-        options,
-        rollout,
-        reports: BTreeMap::new(),
-        left_out: BTreeSet::new(),
-        is_stopped: false,
-    };
-    for planned in &plan.switches {
+    let Rollout { max_unavailable: most, keep_going, settle } = rollout;
+    let mut goal = Goal { most, keep_going, ..Goal::default() };
+    let (mut reports, mut unreached) = (BTreeMap::new(), BTreeMap::new());
+    for planned in plan.switches.iter().filter(|planned| fabric.switches.contains_key(&planned.switch)) {
         let name = &planned.switch;
-        if !fabric.switches.contains_key(name) {
-            continue;
-        }
         let mut report = SwitchReport::new(name, &planned.address);
         report.pipeline_before = planned.pipeline;
         if let Some(error) = &planned.error {
-            report.error = Some(error.clone());
-            work.is_stopped = !rollout.keep_going;
+            goal.failed.insert(name.clone(), error.clone());
+            unreached.insert(name.clone(), Seen::Unreached(error.clone()));
         } else if planned.changes() {
-            report.not_begun = true;
-            let tier = shared.compiler.topology().tier(name);
-            tiers.entry(std::cmp::Reverse(tier)).or_default().push_back(name.clone());
+            let has_another = matches!(planned.pipeline, PipelineState::Different { .. });
+            goal.todo.insert(name.clone(), has_another);
         } else {
             report.remaining = Some(Vec::new());
             report.in_place = Some(planned.in_place);
             report.warnings.clone_from(&planned.warnings);
         }
-        work.reports.insert(name.clone(), report);
+        reports.insert(name.clone(), report);
     }
-    options.progress.begin(tiers.values().flatten().cloned());
-    for (_, waiting) in tiers {
-        let (replaced, changed): (VecDeque<_>, VecDeque<_>) =
-            waiting.into_iter().partition(|name| work.may_be_left_out(name));
-        // First those that keep their program: one of them may be what a roll-out that was cut off has left without its tables, and the others'
-        // routes are led over it while programs are replaced.
-        work.each(changed, rollout.settle).await?;
-        work.replace(replaced).await?;
-    }
-    Ok(Report { switches: work.reports.into_values().collect(), warnings: fabric.warnings.clone() })
+    Work::new(shared, options, settle).carry_out(goal, reports, unreached).await
 }
 
 /// A roll-out under way.
-struct Work<'o> {
-    /// Once a program is replaced.
-    bypass: Option<Bypass>,
+struct Work {
     shared: Arc<Shared>,
-    options: &'o Options,
-    rollout: Rollout,
-    reports: BTreeMap<String, SwitchReport>,
-    /// Those that failed while no route led over them.
-    left_out: BTreeSet<String>,
-    is_stopped: bool,
+    only: BTreeSet<String>,
+    progress: Progress,
+    settle: Duration,
+    places: Places,
+    common: Common,
+    done: Reports,
+    drivers: BTreeMap<String, (watch::Sender<Arc<Wanted>>, AbortHandle)>,
+    tasks: JoinSet<()>,
+    /// What the routes of switches without a driver leave out.
+    held: BTreeMap<String, Arc<Avoid>>,
 }
 
-impl Work<'_> {
-    /// Whether a switch is given another program than it runs, and the fabric has a way round it.
-    fn may_be_left_out(&self, name: &str) -> bool {
-        let runs = self.reports.get(name).map(|report| report.pipeline_before);
-        matches!(runs, Some(PipelineState::Different { .. }))
-            && self.is_spared(&BTreeSet::from([name.to_owned()]))
-    }
-
-    fn is_spared(&self, out: &BTreeSet<String>) -> bool {
-        let beside = self.shared.drained.union(&self.left_out).cloned().collect();
-        self.shared.compiler.topology().spares(out, &beside)
-    }
-
-    /// Works on some switches, a few at a time.
-    async fn each(&mut self, mut waiting: VecDeque<String>, settle: Duration) -> Result<(), ApplyError> {
-        let mut working = JoinSet::new();
-        loop {
-            while !self.is_stopped
-                && working.len() < self.rollout.max_unavailable.max(1)
-                && let Some(name) = waiting.pop_front()
-            {
-                let Some(switch) = self.shared.compiler.fabric().switches.get(&name).cloned() else {
-                    continue;
-                };
-                let shared = Arc::clone(&self.shared);
-                working.spawn(async move {
-                    let report = apply_switch(&name, &switch, &shared).await;
-                    checked(report, &switch, &shared, settle).await
-                });
-            }
-            let Some(report) = working.join_next().await else { return Ok(()) };
-            let report = report.map_err(|error| ApplyError::Abnormal(error.to_string()))?;
-            self.is_stopped |= !report.is_ok() && !self.rollout.keep_going;
-            self.options.progress.done(&report.switch);
-            self.reports.insert(report.switch.clone(), report);
+impl Work {
+    fn new(shared: Arc<Shared>, options: &Options, settle: Duration) -> Self {
+        let board = Board::default();
+        let detector = Detector::new(board.clone(), false);
+        let reason = |name: &String| (name.clone(), "by hand".to_owned());
+        detector.change(|faults, _| faults.drain(options.drained.iter().map(reason).collect()));
+        let elections = Elections::new(detector.clone(), board.clone());
+        let replacements = Replacements::new(detector.clone(), board.clone());
+        Self {
+            only: options.only.clone(),
+            progress: options.progress.clone(),
+            settle,
+            places: Places::new(shared.compiler.fabric().controller.concurrency),
+            common: Common { board, elections, detector, replacements },
+            done: Reports::default(),
+            drivers: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            held: BTreeMap::new(),
+            shared,
         }
     }
 
-    /// Replaces the programs of switches that are spared, each time as many as may be unavailable and are spared together.
-    async fn replace(&mut self, mut waiting: VecDeque<String>) -> Result<(), ApplyError> {
-        while !self.is_stopped && !waiting.is_empty() {
-            let mut batch = BTreeSet::new();
-            while batch.len() < self.rollout.max_unavailable.max(1)
-                && let Some(name) = waiting.pop_front()
-            {
-                batch.insert(name.clone());
-                if !self.is_spared(&batch) {
-                    batch.remove(&name);
-                    waiting.push_front(name);
-                    break;
-                }
-            }
-            let Some(first) = batch.first().cloned() else {
-                // What failed before it has taken the last way round.
-                let one = waiting.pop_front().into_iter().collect();
-                self.each(one, self.rollout.settle).await?;
-                continue;
-            };
-            match self.around(&batch).await {
-                Ok(notes) => self.replace_batch(&batch, &notes).await?,
-                Err(why) => {
-                    let why = format!("not begun: no routes around {first}: {why}");
-                    batch.iter().for_each(|name| self.failed(name, &why));
-                    // As far as they can be: it is tried again with the next roll-out.
-                    let _ = self.around(&BTreeSet::new()).await;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn replace_batch(&mut self, batch: &BTreeSet<String>, notes: &[String]) -> Result<(), ApplyError> {
-        let mut warnings: BTreeMap<&String, Vec<String>> = BTreeMap::new();
-        for name in batch {
-            let bypass = self.bypass.get_or_insert_with(|| Bypass::new(&self.shared, self.options));
-            let quiet = bypass.quiet(name).await;
-            warnings.insert(name, notes.iter().cloned().chain(quiet).collect());
-        }
-        self.each(batch.iter().cloned().collect(), Duration::ZERO).await?;
-        for (name, warnings) in warnings {
-            if let Some(report) = self.reports.get_mut(name) {
-                report.warnings.extend(warnings);
-            }
-        }
-        self.leave_out_failed(batch);
-        if let Err(why) = self.around(&BTreeSet::new()).await {
-            let why = format!("in place, but routes do not lead over it again: {why}");
-            batch.difference(&self.left_out.clone()).for_each(|name| self.failed(name, &why));
-            return Ok(());
-        }
+    async fn carry_out(
+        mut self,
+        goal: Goal,
+        reports: BTreeMap<String, SwitchReport>,
+        unreached: BTreeMap<String, Seen>,
+    ) -> Result<Report, ApplyError> {
         let shared = Arc::clone(&self.shared);
-        for (name, switch) in &shared.compiler.fabric().switches {
-            if !batch.contains(name) {
-                continue;
+        let fabric = shared.compiler.fabric();
+        let begins = Arc::clone(&self.common.detector.subscribe().borrow());
+        let stands = |name: &String| {
+            let waits = || Seen::Another(Ok(Arc::clone(&begins)));
+            (name.clone(), unreached.get(name).cloned().unwrap_or_else(waits))
+        };
+        let seen = fabric.switches.keys().map(stands).collect();
+        self.held = fabric.switches.keys().map(|name| (name.clone(), Arc::clone(&begins))).collect();
+        self.progress.begin(goal.todo.keys().cloned());
+        let todo: Vec<String> = goal.todo.keys().cloned().collect();
+        let replacements = self.common.replacements.clone();
+        replacements.change(|replacer| replacer.roll_out(Arc::clone(&shared), seen, goal));
+        while !self.step() {
+            tokio::select! {
+                () = replacements.changed() => {}
+                Some(ended) = self.tasks.join_next() => match ended {
+                    Err(error) if !error.is_cancelled() => {
+                        return Err(ApplyError::Abnormal(error.to_string()));
+                    }
+                    _ => {}
+                },
             }
-            let Some(report) = self.reports.remove(name) else { continue };
-            let report = checked(report, switch, &shared, self.rollout.settle).await;
-            self.is_stopped |= !report.is_ok() && !self.rollout.keep_going;
-            self.reports.insert(name.clone(), report);
         }
-        let before = self.left_out.len();
-        self.leave_out_failed(batch);
-        if self.left_out.len() > before {
-            // What is not healthy is not used.
-            let _ = self.around(&BTreeSet::new()).await;
-        }
-        Ok(())
-    }
-
-    /// Routes leave these out, and what failed before.
-    async fn around(&mut self, batch: &BTreeSet<String>) -> Result<Vec<String>, String> {
-        let out = self.left_out.union(batch).cloned().collect();
-        self.bypass.get_or_insert_with(|| Bypass::new(&self.shared, self.options)).around(&out).await
-    }
-
-    /// Those of these that failed stay out of routes.
-    fn leave_out_failed(&mut self, batch: &BTreeSet<String>) {
-        for name in batch {
-            if let Some(report) = self.reports.get_mut(name)
-                && !report.is_ok()
-                && self.left_out.insert(name.clone())
+        let (left, failed, left_out) = replacements.look(|replacer| {
+            let goal = replacer.goal();
+            let left: BTreeSet<String> =
+                goal.map(|goal| goal.todo.keys().cloned().collect()).unwrap_or_default();
+            let failed = goal.map(|goal| goal.failed.clone()).unwrap_or_default();
+            (left, failed, goal.map(|goal| goal.left_out.clone()).unwrap_or_default())
+        });
+        let mut switches = Vec::new();
+        for (name, planned) in reports {
+            let mut report = self.done.take(&name).unwrap_or_else(|| planned.clone());
+            if todo.contains(&name) && report.pipeline_before == PipelineState::Unknown {
+                report.pipeline_before = planned.pipeline_before;
+            }
+            report.not_begun = left.contains(&name);
+            if let Some(why) = failed.get(&name)
+                && report.error.is_none()
+                && report.refused.is_empty()
             {
+                report.error = Some(why.clone());
+            }
+            if left_out.contains(&name) {
                 report.warnings.push("routes leave it out until the next roll-out".to_owned());
             }
+            switches.push(report);
         }
+        Ok(Report { switches, warnings: fabric.warnings.clone() })
     }
 
-    fn failed(&mut self, name: &str, why: &str) {
-        if let Some(report) = self.reports.get_mut(name) {
-            report.not_begun = false;
-            report.error = Some(why.to_owned());
+    /// Starts and ends drivers as turns and routes have it. Whether nothing is left to do.
+    fn step(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let replacements = self.common.replacements.clone();
+        let orders = replacements.subscribe();
+        for (name, switch) in &shared.compiler.fabric().switches {
+            let (is_lost, avoid, has_turn) = replacements.look(|replacer| {
+                let (seen, avoid, has_turn) = replacer.known(name);
+                let is_lost =
+                    matches!(seen, Some(Seen::Unreached(_) | Seen::Failed(_) | Seen::Another(Err(_))));
+                (is_lost, Arc::clone(avoid), has_turn)
+            });
+            let is_ordered = orders.borrow().contains_key(name);
+            if self.drivers.contains_key(name) {
+                if !is_lost {
+                    continue;
+                }
+                // What is lost has had its turn, or kept another from its own: it is not tried
+                // again.
+                if let Some((_, driver)) = self.drivers.remove(name) {
+                    driver.abort();
+                }
+                self.held.insert(name.clone(), avoid);
+                replacements.change(|replacer| replacer.rests(name));
+                continue;
+            }
+            if is_ordered {
+                self.start(name, switch);
+                continue;
+            }
+            let Some(held) = self.held.get(name).filter(|held| **held != avoid) else { continue };
+            // The routes of what is led around may be the old ones, and dead switches have none.
+            let is_out = avoid.drained.contains(name) || has_turn;
+            if is_out || shared.routes(name, held) == shared.routes(name, &avoid) {
+                self.held.insert(name.clone(), avoid);
+                if !is_lost {
+                    replacements.change(|replacer| replacer.rests(name));
+                }
+            } else {
+                self.start(name, switch);
+            }
         }
-        self.is_stopped |= !self.rollout.keep_going;
+        let waits = replacements.look(|replacer| replacer.goal().map(|goal| goal.todo.clone()));
+        let has_turn = |name: &str| replacements.look(|replacer| replacer.known(name).2);
+        for name in shared.compiler.fabric().switches.keys() {
+            if waits.as_ref().is_some_and(|todo| !todo.contains_key(name)) && !has_turn(name) {
+                self.progress.done(name);
+            }
+        }
+        replacements.look(crate::engine::turns::Replacer::is_over)
     }
+
+    fn start(&mut self, name: &str, switch: &Switch) {
+        self.common.replacements.change(|replacer| replacer.asks(name));
+        let (shared, controller) = (&self.shared, &self.shared.compiler.fabric().controller);
+        let terms = Terms {
+            name: name.to_owned(),
+            reach: shared.reach(name, switch),
+            election_id: shared.election_id,
+            interval_ns: controller.interval_ns,
+            audit_ns: controller.audit_ns,
+            held: self.held.get(name).cloned().unwrap_or_default(),
+        };
+        let (wanted, told) = watch::channel(Arc::new(Wanted {
+            name: name.to_owned(),
+            number: 0,
+            ports: shared.ports(name),
+            shared: Arc::clone(shared),
+            places: self.places.clone(),
+            settle: self.settle,
+            is_meant: self.only.is_empty() || self.only.contains(name),
+            once: Some(self.done.clone()),
+        }));
+        let driver = self.tasks.spawn(drive(terms, told, self.common.clone()));
+        self.drivers.insert(name.to_owned(), (wanted, driver));
+    }
+}
+
+/// [`apply`] for callers without an async runtime. May also be called from within one.
+pub fn apply_blocking(
+    fabric: &Fabric,
+    artifacts: &Artifacts,
+    options: &Options,
+) -> Result<Report, ApplyError> {
+    blocking(apply(fabric, artifacts, options))
+}
+
+/// [`plan`] for callers without an async runtime. May also be called from within one.
+pub fn plan_blocking(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Plan, ApplyError> {
+    blocking(plan(fabric, artifacts, options))
 }
 
 /// [`roll_out`] for callers without an async runtime. May also be called from within one.
@@ -277,22 +367,4 @@ pub fn roll_out_blocking(
     rollout: Rollout,
 ) -> Result<Report, ApplyError> {
     blocking(roll_out(fabric, artifacts, options, plan, rollout))
-}
-
-/// What became of a switch once its counters were looked at.
-async fn checked(
-    mut report: SwitchReport,
-    switch: &Switch,
-    shared: &Shared,
-    settle: Duration,
-) -> SwitchReport {
-    if report.is_ok() && !settle.is_zero() {
-        let name = &report.switch;
-        let checked = match shared.reach(name, switch).observe().await {
-            Ok(client) => health::check(&client, shared.index(name), &shared.ports(name), settle).await,
-            Err(error) => Err(error.to_string()),
-        };
-        report.error = checked.err().map(|reason| format!("in place, but not healthy: {reason}"));
-    }
-    report
 }

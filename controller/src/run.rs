@@ -10,22 +10,8 @@
 //!                               replacements: whose turn it is to be given a new program
 //! ```
 
-mod backoff;
-mod board;
-mod driver;
-mod election;
-mod faults;
-mod filled;
 mod http;
-mod interfaces;
 mod metrics;
-mod replacing;
-mod reporter;
-mod said;
-pub mod task;
-mod trim_events;
-mod turns;
-mod wanted;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,21 +21,22 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::board::Board;
-pub use self::board::{Leader, Status, SwitchStatus, TrimmingStatus};
-use self::driver::{Common, Terms, drive};
-use self::election::Elections;
-use self::faults::Detector;
-pub use self::faults::{Cause, Fault};
 pub use self::metrics::metrics_text;
-use self::replacing::Replacements;
-pub use self::replacing::Replacing;
-use self::wanted::Wanted;
+use crate::device::Reach;
+use crate::engine::board::Board;
+use crate::engine::driver::{Common, Terms, drive};
+use crate::engine::election::{Election, Elections};
+use crate::engine::faults::Detector;
+pub use crate::engine::status::{
+    Cause, Drift, Fault, Leader, Replacing, Status, SwitchStatus, Tally, TrimmingStatus,
+};
+use crate::engine::turns::{Replacements, Replacer};
+use crate::engine::wanted::Wanted;
+use crate::fleet::places::Places;
+use crate::fleet::{ApplyError, Options, Shared};
 use crate::model::{Fabric, MetricsAt};
 use crate::program::Artifacts;
-use crate::rollout::device::Reach;
-use crate::rollout::fleet::{ApplyError, Options, Shared};
-use crate::rollout::places::Places;
+use crate::topology::Avoid;
 
 /// How long switches may take to be left in good order.
 const PARTING: Duration = Duration::from_secs(2);
@@ -82,7 +69,8 @@ pub enum RunError {
     },
 }
 
-/// A controller at work, in the current tokio runtime. Dropping it ends the work; [`Controller::stop`] does so in good order.
+/// A controller at work, in the current tokio runtime. Dropping it ends the work;
+/// [`Controller::stop`] does so in good order.
 #[derive(Debug)]
 pub struct Controller {
     artifacts: Artifacts,
@@ -125,7 +113,7 @@ impl Controller {
         options: &RunOptions,
     ) -> Result<Self, RunError> {
         let board = Board::default();
-        let detector = Detector::new(board.clone());
+        let detector = Detector::new(board.clone(), true);
         let elections = Elections::new(detector.clone(), board.clone());
         let replacements = Replacements::new(detector.clone(), board.clone());
         let timers = [
@@ -146,8 +134,8 @@ impl Controller {
         Ok(controller)
     }
 
-    /// From now on keeps the switches at what this file says. After an error nothing has changed. Where metrics are served
-    /// stays as it was.
+    /// From now on keeps the switches at what this file says. After an error nothing has changed.
+    /// Where metrics are served stays as it was.
     pub fn reload(&mut self, fabric: &Fabric, artifacts: &Artifacts) -> Result<(), RunError> {
         let before = std::mem::replace(&mut self.artifacts, artifacts.clone());
         if let Err(error) = self.take(fabric) {
@@ -158,11 +146,12 @@ impl Controller {
         Ok(())
     }
 
-    /// A person says that our file is the one: a controller that led the fabric with another file, and is gone, does not keep us from
-    /// writing any longer, nor does a switch that failed keep others from being given their new program.
+    /// A person says that our file is the one: a controller that led the fabric with another file,
+    /// and is gone, does not keep us from writing any longer, nor does a switch that failed keep
+    /// others from being given their new program.
     pub fn insist(&self) {
-        self.common.elections.change(election::Election::insist);
-        self.common.replacements.change(replacing::Replacer::insist);
+        self.common.elections.change(Election::insist);
+        self.common.replacements.change(Replacer::insist);
     }
 
     /// From now on routes leave these switches out, for these reasons.
@@ -244,6 +233,7 @@ impl Controller {
                 election_id: shared.election_id,
                 interval_ns: fabric.controller.interval_ns,
                 audit_ns: fabric.controller.audit_ns,
+                held: Arc::<Avoid>::default(),
             };
             let wanted = Arc::new(Wanted {
                 name: name.clone(),
@@ -251,6 +241,9 @@ impl Controller {
                 ports: shared.ports(name),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
+                settle: Duration::from_nanos(fabric.controller.settle_ns),
+                is_meant: true,
+                once: None,
             });
             let driver = match drivers.remove(name).filter(|driver| driver.terms == terms) {
                 Some(driver) => {
@@ -261,7 +254,8 @@ impl Controller {
             };
             self.drivers.insert(name.clone(), driver);
         }
-        // What is left in `drivers` is not in the file any more: dropped, its channel is closed, and it ends.
+        // What is left in `drivers` is not in the file any more: dropped, its channel is closed,
+        // and it ends.
         Ok(())
     }
 

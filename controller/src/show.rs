@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub(crate) use self::text::counters_table;
 pub use self::text::policy_table;
-use crate::counters::Count;
+use crate::counters::{Count, Counter, Counters, QueueCounters};
+use crate::device::{self, DeviceError};
+use crate::fleet::{ApplyError, Options, Shared, blocking, each};
 use crate::program::Artifacts;
-use crate::rollout::device::{self, DeviceError};
-use crate::rollout::fleet::{ApplyError, Options, Shared, blocking, each};
 
 use crate::model::{Fabric, PortPolicy, QueuePolicy, Switch, TrimCap};
 
@@ -24,10 +25,8 @@ pub enum What {
     Routes,
     /// Thresholds and trim sizes.
     Policy,
-    /// Packets and bytes, by port and queue.
+    /// Packets and bytes counted, and bytes that wait, by port and queue.
     Counters,
-    /// Bytes queued, by port and queue.
-    Queues,
 }
 
 /// A route of a switch.
@@ -88,9 +87,9 @@ pub struct PolicyRow {
     pub unit: &'static str,
     /// In that unit, as the others.
     pub mark_at: u32,
-    /// Cut shallow from here.
+    /// Trimmed shallow from here.
     pub shallow_at: u32,
-    /// Cut deep from here.
+    /// Trimmed deep from here.
     pub deep_at: u32,
     /// Dropped from here.
     pub drop_at: u32,
@@ -106,9 +105,9 @@ pub struct PolicyRow {
     pub trim_cap: Option<CapRow>,
 }
 
-/// The counters of a port's queue.
+/// What is counted of a port's queue, in all or in an interval, and what waits in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct CounterRow {
+pub struct CounterRow<C = Count> {
     /// By its name in the fabric.
     pub switch: String,
     /// Egress port; none for what counts for the whole switch.
@@ -117,25 +116,36 @@ pub struct CounterRow {
     pub queue: Option<u8>,
     /// The queue's name in the fabric.
     pub name: String,
-    /// By counter: `admitted`, `trimmed`, …
-    pub counters: BTreeMap<String, Count>,
-}
-
-/// What waits in a port's queue.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct QueueRow {
-    /// By its name in the fabric.
-    pub switch: String,
-    /// Egress port.
-    pub port: u16,
-    /// Queue number.
-    pub queue: u8,
-    /// The queue's name in the fabric.
-    pub name: String,
-    /// As the program accounts for it.
-    pub bytes: u64,
+    /// Bytes that wait; `None` where the target does not tell.
+    pub occupancy_bytes: Option<u64>,
     /// Most in the last 8 to 17 seconds in which packets came, where the program keeps that.
     pub peak_bytes: Option<u64>,
+    /// By counter: `admitted`, `trimmed`, …
+    pub counters: BTreeMap<String, C>,
+}
+
+/// A row for each queue, with what `count` makes of its counters.
+pub(crate) fn counter_rows<C>(
+    fabric: &Fabric,
+    switch: &str,
+    counters: &Counters,
+    count: impl Fn((u16, u8), Counter, Count) -> Option<C>,
+) -> Vec<CounterRow<C>> {
+    let row = |(place, queue): (&(u16, u8), &QueueCounters)| {
+        let counted = queue.counts.iter().filter_map(|(counter, held)| {
+            Some((counter.short_name().to_owned(), count(*place, *counter, *held)?))
+        });
+        CounterRow {
+            switch: switch.to_owned(),
+            port: Some(place.0),
+            queue: Some(place.1),
+            name: fabric.queues.name_of(place.1),
+            occupancy_bytes: queue.waiting.map(|waiting| waiting.now),
+            peak_bytes: queue.waiting.and_then(|waiting| waiting.peak),
+            counters: counted.collect(),
+        }
+    };
+    counters.queues.iter().map(row).collect()
 }
 
 /// Rows of all switches.
@@ -146,10 +156,9 @@ pub enum Rows {
     Routes(Vec<RouteRow>),
     /// In order of switch, port, queue, importance.
     Policy(Vec<PolicyRow>),
-    /// In order of switch, port, queue; only queues that counted anything.
+    /// In order of switch, port, queue; only queues that counted anything, or in which something
+    /// waits.
     Counters(Vec<CounterRow>),
-    /// In order of switch, port, queue; linked ports only.
-    Queues(Vec<QueueRow>),
 }
 
 /// What was seen, and where nothing could be seen.
@@ -207,7 +216,6 @@ fn empty(what: What) -> Rows {
         What::Routes => Rows::Routes(Vec::new()),
         What::Policy => Rows::Policy(Vec::new()),
         What::Counters => Rows::Counters(Vec::new()),
-        What::Queues => Rows::Queues(Vec::new()),
     }
 }
 
@@ -216,7 +224,6 @@ fn extend(rows: &mut Rows, more: Rows) {
         (Rows::Routes(rows), Rows::Routes(more)) => rows.extend(more),
         (Rows::Policy(rows), Rows::Policy(more)) => rows.extend(more),
         (Rows::Counters(rows), Rows::Counters(more)) => rows.extend(more),
-        (Rows::Queues(rows), Rows::Queues(more)) => rows.extend(more),
         // All switches are asked the same.
         _ => {}
     }
@@ -235,12 +242,12 @@ async fn look(name: &str, switch: &Switch, shared: &Shared, what: What) -> Resul
         What::Routes => decoder.routes().await.map(Rows::Routes),
         What::Policy => decoder.policy().await.map(Rows::Policy),
         What::Counters => decoder.counters().await.map(Rows::Counters),
-        What::Queues => decoder.queues().await.map(Rows::Queues),
     }
 }
 
-/// The policy that a fabric file asks for, in each target's unit. As JSON a row for each table entry, for people a table for all ports
-/// that are alike; a large fabric has more rows than anybody wants to hold.
+/// The policy that a fabric file asks for, in each target's unit. As JSON a row for each table
+/// entry, for people a table for all ports that are alike; a large fabric has more rows than
+/// anybody wants to hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Planned<'f>(pub &'f Fabric);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fabric file: what it may say, and reading it.
 //!
-//! [`read`] takes the file apart and finds what is wrong with each part of it. Whether the parts fit together, `load` finds out.
+//! [`read`] takes the file apart and finds what is wrong with each part of it. Whether the parts
+//! fit together, `load` finds out.
 
 mod addresses;
 mod balance;
@@ -80,7 +81,8 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
     Some(Draft { fabric, policy, rtt_given: rtt.is_some(), switch_lines, link_lines })
 }
 
-/// Whoever reads the network between here and a switch that is talked to in the clear can take the switch over.
+/// Whoever reads the network between here and a switch that is talked to in the clear can take the
+/// switch over.
 fn check_clear(
     controller: &ControllerSettings,
     network: &network::Network,

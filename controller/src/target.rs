@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kinds of switches: what each takes, in its own units, and what one has to know about it. One file each.
+//! Kinds of switches: what each takes, in its own units, and what one has to know about it. One
+//! file each.
 //!
-//! Tables, keys, actions and their parameters are the same everywhere (`p4/README.md`). What differs: in what thresholds are
-//! counted, how a packet is trimmed (v1model truncates it, Tofino mirrors it through a session that does), how trimmed packets are
-//! held below their cap, which ports there are, and what the program is wrapped in when it is pushed.
+//! Tables, keys, actions and their parameters are the same everywhere (`p4/README.md`). What
+//! differs: in what thresholds are counted, how a packet is trimmed (v1model truncates it, Tofino
+//! mirrors it through a session that does), how trimmed packets are held below their cap, which
+//! ports there are, and what the program is wrapped in when it is pushed.
 
 mod bmv2;
 mod start;
@@ -36,7 +38,7 @@ trait Rules: Sync {
     /// What thresholds are counted in.
     fn unit(&self) -> &'static str;
 
-    /// From bytes to the target's unit, and to the sizes that it can cut to.
+    /// From bytes to the target's unit, and to the sizes that it can trim to.
     fn convert(&self, policy: &PortPolicy, plan: &QueuePlan) -> PortPolicy;
 
     /// Whether the program caps trimmed packets, by table; if not, the traffic manager does.
@@ -51,7 +53,8 @@ trait Rules: Sync {
         index: &Index,
     ) -> Result<Vec<(Entity, String)>, EntityError>;
 
-    /// What is allowed but will not do what one might think: a kind, to tell repetitions, and words. `ports` are in bytes.
+    /// What is allowed but will not do what one might think: a kind, to tell repetitions, and
+    /// words. `ports` are in bytes.
     fn doubts(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)>;
 
     /// What nobody but a person can do. `ports` are in bytes.
@@ -87,13 +90,14 @@ impl Target {
         self.rules().unit()
     }
 
-    /// Whether members of groups can depend on a port. Stratum's Tofino targets take no watch port, and tell of none when they are read.
+    /// Whether members of groups can depend on a port. Stratum's Tofino targets take no watch port,
+    /// and tell of none when they are read.
     pub(crate) fn watches_ports(self) -> bool {
         matches!(self, Self::Trimwire | Self::Bmv2)
     }
 
-    /// Whether tables of a saved program can be written before it runs (VERIFY_AND_SAVE, COMMIT). BMv2's server and Stratum write those of
-    /// the running one.
+    /// Whether tables of a saved program can be written before it runs (VERIFY_AND_SAVE, COMMIT).
+    /// BMv2's server and Stratum write those of the running one.
     pub fn saves_programs(self) -> bool {
         matches!(self, Self::Trimwire)
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is linked to whom, and routes: shortest paths over the links that are up, all of equal length used (ECMP).
+//! Who is linked to whom, and routes: shortest paths over the links that are up, all of equal
+//! length used (ECMP).
 //!
-//! A [`Topology`] is looked at once; [`Topology::routes`] gives one switch's routes from it, in time that grows with the links and not
-//! with the hosts.
+//! A [`Topology`] is looked at once; [`Topology::routes`] gives one switch's routes from it, in
+//! time that grows with the links and not with the hosts.
 
 mod aggregate;
 pub mod inventory;
@@ -36,7 +37,8 @@ pub struct Route {
 /// The routes of one switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwitchRoutes {
-    /// None is part of another. Hosts of the switch have one each; racks elsewhere share theirs where the way is the same.
+    /// None is part of another. Hosts of the switch have one each; racks elsewhere share theirs
+    /// where the way is the same.
     pub prefixes: BTreeMap<Prefix, Route>,
     /// Every linked port.
     pub neighbours: BTreeMap<u16, Neighbour>,
@@ -45,7 +47,8 @@ pub struct SwitchRoutes {
 impl SwitchRoutes {
     /// The route of an address.
     pub fn lookup(&self, address: IpAddr) -> Option<&Route> {
-        // Prefixes are disjoint and in order: the last that starts at or before the address is the only one that can have it.
+        // Prefixes are disjoint and in order: the last that starts at or before the address is the
+        // only one that can have it.
         let (prefix, route) = self.prefixes.range(..=Prefix::host(address)).next_back()?;
         prefix.contains(address).then_some(route)
     }
@@ -58,18 +61,20 @@ pub struct Avoid {
     pub switches: BTreeSet<String>,
     /// Links that do not work, by either of their ports.
     pub ports: BTreeSet<(String, u16)>,
-    /// Switches that work, and that a person has taken out, or that are given another program: better than what does not.
+    /// Switches that work, and that a person has taken out, or that are given another program:
+    /// better than what does not.
     pub drained: BTreeSet<String>,
 }
 
 /// By switch: ports, and the switches behind them.
 type Links = Vec<Vec<(u16, usize)>>;
 
-/// The links that routes use, the best first: without all that is avoided, then with what is drained. A rack that none of them lead to is
-/// sought over all links: a way that may be broken is better than none.
+/// The links that routes use, the best first: without all that is avoided, then with what is
+/// drained. A rack that none of them lead to is sought over all links: a way that may be broken is
+/// better than none.
 ///
-/// Nothing loops: a switch that reaches a rack over some of these links hands on to one that is nearer over the same, or reaches it over
-/// better ones.
+/// Nothing loops: a switch that reaches a rack over some of these links hands on to one that is
+/// nearer over the same, or reaches it over better ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detours(Vec<Links>);
 
@@ -139,8 +144,8 @@ impl Topology {
         }
     }
 
-    /// Addresses with the switches that they hang on. A host whose link is down keeps its place: what others hold does not change
-    /// when a cable breaks.
+    /// Addresses with the switches that they hang on. A host whose link is down keeps its place:
+    /// what others hold does not change when a cable breaks.
     fn addresses(&self, fabric: &Fabric) -> Vec<(IpAddr, usize)> {
         let hosts = self.hosts.iter().zip(0..).flat_map(|(hosts, home)| {
             hosts.iter().flat_map(|(host, _)| addresses(fabric, host)).map(move |address| (address, home))
@@ -148,7 +153,8 @@ impl Topology {
         hosts.collect()
     }
 
-    /// Whether hosts reach each other without `out` as they do with it, where routes leave `drained` out already.
+    /// Whether hosts reach each other without `out` as they do with it, where routes leave
+    /// `drained` out already.
     pub fn spares(&self, out: &BTreeSet<String>, drained: &BTreeSet<String>) -> bool {
         self.spares_beside(out, &Avoid { switches: drained.clone(), ..Avoid::default() })
     }
@@ -162,8 +168,8 @@ impl Topology {
         !out.iter().any(has_hosts) && self.parted_beside(out, avoid).is_none()
     }
 
-    /// Two switches whose hosts reach each other no more without `out`, where routes leave `drained` out already. Hosts of what is left
-    /// out do not count: they keep their only way.
+    /// Two switches whose hosts reach each other no more without `out`, where routes leave
+    /// `drained` out already. Hosts of what is left out do not count: they keep their only way.
     pub fn parted(&self, out: &BTreeSet<String>, drained: &BTreeSet<String>) -> Option<(&str, &str)> {
         self.parted_beside(out, &Avoid { switches: drained.clone(), ..Avoid::default() })
     }
@@ -185,10 +191,11 @@ impl Topology {
         })
     }
 
-    /// How many links a switch is away from the nearest one with a host: 0 for leaves, 1 for spines, 2 for cores; `None` for switches
-    /// that no host is in reach of.
+    /// How many links a switch is away from the nearest one with a host: 0 for leaves, 1 for
+    /// spines, 2 for cores; `None` for switches that no host is in reach of.
     ///
-    /// Links that are down count: a switch does not change its place in the fabric when a cable breaks.
+    /// Links that are down count: a switch does not change its place in the fabric when a cable
+    /// breaks.
     pub fn tier(&self, switch: &str) -> Option<usize> {
         self.numbers.get(switch).and_then(|number| self.tiers.get(*number).copied()).flatten()
     }
@@ -269,7 +276,8 @@ impl Topology {
         SwitchRoutes { prefixes, neighbours }
     }
 
-    /// By switch: the ports of `from` on shortest paths to it. Ports are handed on from who is nearer to who is further.
+    /// By switch: the ports of `from` on shortest paths to it. Ports are handed on from who is
+    /// nearer to who is further.
     fn ways(&self, from: usize, links: &Links) -> Vec<Option<PortSet>> {
         let mut ways: Vec<Option<PortSet>> = vec![None; self.names.len()];
         let mut distances = vec![usize::MAX; self.names.len()];
@@ -427,8 +435,8 @@ fn tiers(fabric: &Fabric, numbers: &BTreeMap<String, usize>) -> Vec<Option<usize
     tiers
 }
 
-/// A switch's port has an address made of device id and port, locally administered. Switches route whatever arrives, so it
-/// only has to be the same every time and nobody's group address.
+/// A switch's port has an address made of device id and port, locally administered. Switches route
+/// whatever arrives, so it only has to be the same every time and nobody's group address.
 fn mac_of(fabric: &Fabric, end: &End) -> Mac {
     match end {
         End::Host(name) => fabric.hosts.get(name).map_or(Mac([2, 0, 0, 0, 0, 0]), |host| host.mac),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Quantities as people write them: `10Gbps`, `1us`, `512KiB`, `1bdp`, `4 planes`.
 //!
-//! All arithmetic is exact: a decimal is a whole number over a power of ten, and what does not come out whole in the unit of
-//! the result is an error (times, rates) or is rounded down (sizes derived from a time and a rate).
+//! All arithmetic is exact: a decimal is a whole number over a power of ten, and what does not come
+//! out whole in the unit of the result is an error (times, rates) or is rounded down (sizes derived
+//! from a time and a rate).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -65,7 +66,8 @@ impl Decimal {
 }
 
 fn scale(units: Units, unit: &str) -> Option<u64> {
-    // Exact first: only then is a typing slip in capitals forgiven, which changes no meaning (no two differ in case alone).
+    // Exact first: only then is a typing slip in capitals forgiven, which changes no meaning (no
+    // two differ in case alone).
     units
         .iter()
         .find(|(name, _)| *name == unit)
@@ -228,7 +230,7 @@ const IPV6_EXTRA: u64 = 20;
 /// DATA's head.
 const DATA_HEAD: u64 = HEADER_LEN as u64;
 
-/// Frame bytes in front of a DATA packet's first plane; a cut that leaves less leaves nothing.
+/// Frame bytes in front of a DATA packet's first plane; a trim that leaves less leaves nothing.
 pub(crate) fn head(ipv6: bool) -> u64 {
     FRAME_HEAD + DATA_HEAD + if ipv6 { IPV6_EXTRA } else { 0 }
 }
@@ -236,11 +238,13 @@ pub(crate) fn head(ipv6: bool) -> u64 {
 /// The full DATA packets of a fabric, by which planes become bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPacket {
-    /// As many as fit the MTU with all planes, over IPv4 and IPv6 (448 at 1500 bytes). Zero when not even 32 fit.
+    /// As many as fit the MTU with all planes, over IPv4 and IPv6 (448 at 1500 bytes). Zero when
+    /// not even 32 fit.
     pub coordinates: u64,
     /// Tags lie between the planes (docs/reference/wire-format.md §12).
     pub sealed: bool,
-    /// They may travel over IPv6: a cut leaves its planes of those, too, and a few bytes more of the others.
+    /// They may travel over IPv6: a trim leaves its planes of those, too, and a few bytes more of
+    /// the others.
     pub ip6: bool,
 }
 
@@ -279,8 +283,8 @@ impl TrimSize {
             .ok_or_else(|| format!("'{text}' is no trim size; write {FORMS}"))
     }
 
-    /// Frame bytes of such packets. Of a sealed one, the tags are left that lie behind planes that are: without them those
-    /// would not be believed.
+    /// Frame bytes of such packets. Of a sealed one, the tags are left that lie behind planes that
+    /// are: without them those would not be believed.
     pub fn bytes(self, packet: DataPacket) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -473,7 +477,8 @@ mod tests {
         assert_eq!(sizes, [118 + 20, 510 + 20, 1406 + 20]);
     }
 
-    /// The wire format's sealed payloads (§12) behind 42 bytes, and what is left of a packet of all planes between two tags.
+    /// The wire format's sealed payloads (§12) behind 42 bytes, and what is left of a packet of all
+    /// planes between two tags.
     #[test]
     fn planes_of_sealed_packets_keep_the_tags_behind_them() {
         let packet = DataPacket::new(1500, true, false);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What queues do from one moment to the next: counters of every switch, and the rates between them.
+//! What queues do from one moment to the next: counters of every switch, and the rates between
+//! them.
 //!
-//! Reads only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.
+//! Reads only. A switch that does not answer in time is said to, and holds up neither the others
+//! nor the next interval.
 
 mod rates;
 mod run_state;
-mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,17 +19,18 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use trimwire_p4runtime::client::Client;
 
+pub use self::rates::Rate;
 use self::rates::Rates;
-pub use self::rates::{Rate, WatchRow};
 use self::run_state::RunState;
 use crate::counters::{self, Counters};
+use crate::device::{self, DeviceError, Reach};
+use crate::fleet::places::Places;
+use crate::fleet::{Options, Shared};
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::program::Artifacts;
-use crate::rollout::device::{self, DeviceError, Reach};
-use crate::rollout::fleet::{Options, Shared};
-use crate::rollout::places::Places;
 use crate::run::{Fault, Replacing};
+use crate::show::{CounterRow, counters_table};
 
 /// What happened between two readings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,7 +39,7 @@ pub struct Interval {
     /// From 1.
     pub interval: u64,
     /// By port and queue; of switches that answered.
-    pub queues: Vec<WatchRow>,
+    pub queues: Vec<CounterRow<Rate>>,
     /// What routes leave out, as a `run` tells.
     pub faults: Vec<Fault>,
     /// How far a `run` has replaced programs.
@@ -47,6 +49,26 @@ pub struct Interval {
     pub run_error: Option<String>,
     /// By switch: why there is nothing of it.
     pub errors: BTreeMap<String, String>,
+}
+
+impl Interval {
+    /// The table of `show counters` with packets a second: of all queues, or of those where
+    /// anything happens. A line for each thing that is wrong.
+    pub fn table(&self, all: bool) -> String {
+        let is_shown = |row: &&CounterRow<Rate>| {
+            let happens = || row.counters.values().any(|rate| rate.packets > 0);
+            all || row.occupancy_bytes.unwrap_or(0) > 0 || happens()
+        };
+        let rows: Vec<_> = self.queues.iter().filter(is_shown).collect();
+        let idle = self.queues.len() - rows.len();
+        let per_second = |rate: &Rate| rate.packets_per_second.round() as i64;
+        let mut lines = vec![counters_table(rows, "/s", per_second)];
+        lines.extend((idle > 0).then(|| format!("{idle} queues idle")));
+        lines.extend(self.faults.iter().map(ToString::to_string));
+        lines.extend((!self.replacing.is_over()).then(|| self.replacing.to_string()));
+        lines.extend(self.errors.iter().map(|(switch, error)| format!("{switch}: {error}")));
+        lines.join("\n")
+    }
 }
 
 /// An answer, or why there is none.
@@ -66,6 +88,7 @@ pub struct Watch {
     ticks: watch::Sender<u64>,
     readings: mpsc::UnboundedReceiver<Reading>,
     rates: Rates,
+    fabric: Fabric,
     run: Option<SocketAddr>,
     switches: BTreeSet<String>,
     _tasks: JoinSet<()>,
@@ -112,8 +135,18 @@ impl Watch {
             };
             tasks.spawn(reader.run(told.clone(), give.clone(), started));
         }
-        let rates = Rates::new(fabric.queues.clone());
-        Self { interval, due: started, tick: 0, ticks, readings, rates, run, switches, _tasks: tasks }
+        Self {
+            interval,
+            due: started,
+            tick: 0,
+            ticks,
+            readings,
+            rates: Rates::default(),
+            fabric: fabric.clone(),
+            run,
+            switches,
+            _tasks: tasks,
+        }
     }
 
     /// Waits for the end of the next interval. May be dropped and called again.
@@ -145,7 +178,7 @@ impl Watch {
             match counters {
                 Ok(counters) => {
                     errors.remove(&switch);
-                    queues.extend(self.rates.update(&switch, at_ns, counters));
+                    queues.extend(self.rates.update(&self.fabric, &switch, at_ns, counters));
                 }
                 Err(error) => {
                     errors.insert(switch, error);
@@ -155,7 +188,9 @@ impl Watch {
         for switch in missing {
             errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
         }
-        queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
+        queues.sort_by(|a: &CounterRow<Rate>, b| {
+            (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue))
+        });
         let (mut told, mut run_error) = (RunState::default(), None);
         if let Some(asked) = asked {
             // It ends by itself, and in time.
@@ -211,6 +246,6 @@ impl Reader {
                 client.insert(connected)
             }
         };
-        Ok(counters::read(client, self.shared.index(&self.switch), &self.ports).await?)
+        Ok(counters::read(client, self.shared.index(&self.switch), Some(&self.ports)).await?)
     }
 }

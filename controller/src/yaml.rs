@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! YAML with line numbers.
 //!
-//! Semantic errors name the line of what they complain about, so every node keeps where it stood; serde-based readers lose
-//! that. Scalars stay text: what `10Gbps` or `off` means depends on the key, not on YAML's guess at a type.
+//! Semantic errors name the line of what they complain about, so every node keeps where it stood;
+//! serde-based readers lose that. Scalars stay text: what `10Gbps` or `off` means depends on the
+//! key, not on YAML's guess at a type.
 
 pub(crate) mod fields;
 pub(crate) mod problem;
@@ -97,7 +98,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
                     return Err(fail("an alias to an anchor that is not complete yet".to_owned()));
                 };
                 nodes = nodes.saturating_add(*size);
-                // Complaints about the content belong to where it is written, so the node keeps its own line.
+                // Complaints about the content belong to where it is written, so the node keeps its
+                // own line.
                 if nodes > MOST_NODES { None } else { Some((node.clone(), 0)) }
             }
             Event::SequenceStart(anchor, _) => {
@@ -150,7 +152,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     Ok(root.unwrap_or(Node { line: 1, value: Value::Null }))
 }
 
-/// Nodes of a tree, itself included. Depth is bounded by [`DEEPEST`] per alias level, and their number by [`MOST_NODES`].
+/// Nodes of a tree, itself included. Depth is bounded by [`DEEPEST`] per alias level, and their
+/// number by [`MOST_NODES`].
 fn size(node: &Node) -> usize {
     let mut count = 0;
     let mut stack = vec![node];

@@ -20,10 +20,10 @@ class Shell(CLI):
 
     def do_fabric(self, line: str) -> None:
         """trimwire-controller on this fabric's file: fabric WORDS…
-           Usage: fabric show counters | fabric show queues | fabric policy { trim: off, drop_at: 70KB }"""
+           Usage: fabric show counters | fabric policy { trim: off, drop_at: 70KB }"""
         words = line.split()
         if not words:
-            output(f"{self._fabric().file}\nfabric check|plan|apply|show routes|show policy|show counters|show queues\n"
+            output(f"{self._fabric().file}\nfabric check|plan|apply|show routes|show policy|show counters\n"
                    "fabric policy {…}   writes another policy into the file and applies it\n")
             return
         try:

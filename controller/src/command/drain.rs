@@ -44,7 +44,7 @@ pub(crate) struct Drain {
     reason: String,
     /// Drain them even where hosts have no other way to each other, and keep this one.
     #[arg(long)]
-    force: bool,
+    yes: bool,
 }
 
 #[derive(Args)]
@@ -86,7 +86,7 @@ impl fmt::Display for Drained {
 
 impl Drain {
     pub(crate) fn run(&self) -> Outcome {
-        self.common.run(Some((&self.reason, self.force)))
+        self.common.run(Some((&self.reason, self.yes)))
     }
 }
 
@@ -149,7 +149,8 @@ impl DrainArgs {
         })
     }
 
-    /// Refuses what would leave hosts without a way: their routes would keep what is drained, and with it what was drained before.
+    /// Refuses what would leave hosts without a way: their routes would keep what is drained, and
+    /// with it what was drained before.
     fn spare(
         &self,
         topology: &Topology,
@@ -174,7 +175,7 @@ impl DrainArgs {
         }
         let error = anyhow!(
             "hosts of {one} and {other} have no way to each other without {names}{beside}. Nothing was noted; undrain something first, or \
-             --force notes it, and their routes keep what is drained"
+             --yes notes it, and their routes keep what is drained"
         );
         Err(Failure { code: FAILED, error })
     }

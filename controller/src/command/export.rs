@@ -28,11 +28,11 @@ enum System {
 const HELP: &str = "\
 Examples:
   trimwire-controller export sonic fabric.yaml --switch leaf1 --platform-ports Ethernet0=1,Ethernet8=2 \
-      --config-db config_db.json -o leaf1.patch          a patch of what the switch has, for `config apply-patch`
+      --config-db config_db.json > leaf1.patch          a patch of what the switch has, for `config apply-patch`
   trimwire-controller export sonic fabric.yaml --switch leaf1 --pool egress_lossy_pool --pool-size 32MiB
   trimwire-controller export sonic fabric.yaml --switch leaf1 --json      the configuration and the notes in one object
 
-The configuration, or with --config-db the patch, goes to stdout or -o. What SONiC cannot express goes to stderr.";
+The configuration, or with --config-db the patch, goes to stdout. What SONiC cannot express goes to stderr.";
 
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -46,8 +46,8 @@ struct Sonic {
     /// SONiC's names of the switch's ports [default: Ethernet and the number].
     #[arg(long, value_name = "NAME=PORT,…", value_delimiter = ',', value_parser = port)]
     platform_ports: Vec<(u16, String)>,
-    /// Fit the result to this switch's pools and queues (/etc/sonic/config_db.json), and write it as a JSON
-    /// patch.
+    /// Fit the result to this switch's pools and queues (/etc/sonic/config_db.json), and write it
+    /// as a JSON patch.
     #[arg(long, value_name = "FILE")]
     config_db: Option<PathBuf>,
     /// Turn PFC off in the fabric file's queues. Without this, PFC there is an error.
@@ -59,13 +59,10 @@ struct Sonic {
     /// Size of that pool. Writes dynamic thresholds instead of static ones.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pool_size: Option<u64>,
-    /// Mark ECT packets of trimmable queues, although SONiC then drops other packets there instead of
-    /// trimming them.
+    /// Mark ECT packets of trimmable queues, although SONiC then drops other packets there instead
+    /// of trimming them.
     #[arg(long)]
     mark_trimmable: bool,
-    /// Write the configuration to this file.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
     /// Print the configuration and the notes as one JSON object.
     #[arg(long)]
     json: bool,
@@ -141,11 +138,6 @@ impl Sonic {
             None => serde_json::to_string_pretty(&export.config_db),
         };
         let configuration = configuration.map_err(failed)?;
-        if let Some(path) = &self.output {
-            std::fs::write(path, configuration.clone() + "\n")
-                .with_context(|| format!("cannot write {}", path.display()))
-                .map_err(failed)?;
-        }
         if self.json {
             print(&serde_json::to_string_pretty(&export).map_err(failed)?)?;
             return Ok(0);
@@ -153,9 +145,7 @@ impl Sonic {
         for note in &export.notes {
             say(note);
         }
-        if self.output.is_none() {
-            print(&configuration)?;
-        }
+        print(&configuration)?;
         Ok(0)
     }
 }

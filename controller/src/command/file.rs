@@ -4,7 +4,6 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use trimwire_controller::{Artifacts, Fabric};
@@ -20,12 +19,6 @@ pub(crate) struct FileArgs {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// P4Info of another build of the program, text or binary.
-    #[arg(long, value_name = "FILE", env = "TRIMWIRE_P4INFO", requires = "pipeline_json")]
-    p4info: Option<PathBuf>,
-    /// BMv2 JSON of another build of the program.
-    #[arg(long, value_name = "FILE", env = "TRIMWIRE_PIPELINE_JSON", requires = "p4info")]
-    pipeline_json: Option<PathBuf>,
 }
 
 impl FileArgs {
@@ -43,7 +36,8 @@ impl FileArgs {
     pub(crate) fn read_text(&self, text: &str) -> Result<(Fabric, Artifacts), Failure> {
         let fabric = self.fabric(text)?;
         let folder = self.file.parent().unwrap_or(Path::new("."));
-        let artifacts = self.artifacts()?.for_fabric(&fabric, folder).map_err(bad_input)?;
+        let artifacts = Artifacts::embedded().map_err(failed)?;
+        let artifacts = artifacts.for_fabric(&fabric, folder).map_err(bad_input)?;
         Ok((fabric, artifacts))
     }
 
@@ -55,16 +49,6 @@ impl FileArgs {
             say(format_args!("warning: {warning}"));
         }
         Ok(fabric)
-    }
-
-    fn artifacts(&self) -> Result<Artifacts, Failure> {
-        let (Some(p4info), Some(json)) = (&self.p4info, &self.pipeline_json) else {
-            return Artifacts::embedded().map_err(failed);
-        };
-        let place = format!("{}, {}", p4info.display(), json.display());
-        let p4info = input::bytes(p4info)?;
-        let json = input::bytes(json)?;
-        Artifacts::new(&p4info, json).context(place).map_err(bad_input)
     }
 
     pub(crate) fn print(&self, value: &(impl Serialize + Display)) -> Outcome {

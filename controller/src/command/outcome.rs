@@ -13,7 +13,8 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// A file that was given is wrong.
 pub(crate) const BAD_INPUT: u8 = 3;
-/// `plan --detailed-exitcode`: there is something to change. Terraform has 2 here, which all of our programs have for usage.
+/// `plan --detailed-exitcode`: there is something to change. Terraform has 2 here, which all of our
+/// programs have for usage.
 pub(crate) const DIFFERS: u8 = 4;
 
 /// The exit code, or why there was nothing to print.

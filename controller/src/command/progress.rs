@@ -9,7 +9,8 @@ use trimwire_controller::Progress;
 
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Works, and tells every two seconds how far it is: on a terminal on one line, elsewhere on lines of their own.
+/// Works, and tells every two seconds how far it is: on a terminal on one line, elsewhere on lines
+/// of their own.
 pub(crate) fn with_progress<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     let (working, ended) = channel::<()>();
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a `run` writes down: each fabric file that it takes while it leads, and what becomes of it. As roll-outs are, so that `history` shows
-//! it and `rollback` finds the file before.
+//! What a `run` writes down: each fabric file that it takes while it leads, and what becomes of it.
+//! As roll-outs are, so that `history` shows it and `rollback` finds the file before.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,8 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Of the file that it starts with. A `run` that is started anew with what was in place has nothing to write down.
+    /// Of the file that it starts with. A `run` that is started anew with what was in place has
+    /// nothing to write down.
     pub(crate) fn start(records: Records, text: &str, fabric: &Fabric, artifacts: &Artifacts) -> Self {
         let mut recording = Self { records, taken: None, open: None };
         recording.take("run", text, fabric, artifacts);
@@ -50,7 +51,8 @@ impl Recording {
         self.taken = Some(Taken { command, text, fabric, artifacts, is_asked_for: false });
     }
 
-    /// Whoever follows writes nothing to switches, and nothing down: the leader does. Two of them may share a folder.
+    /// Whoever follows writes nothing to switches, and nothing down: the leader does. Two of them
+    /// may share a folder.
     pub(crate) fn look(&mut self, status: &Status) {
         let leads = status.leader == Leader::This && status.switches.values().any(|switch| switch.primary);
         if leads && let Some(taken) = self.taken.take() {

@@ -16,8 +16,9 @@ use super::rollout::{RolloutArgs, same_programs};
 pub(crate) struct Rollback {
     #[command(flatten)]
     file: FileArgs,
-    /// Number of the roll-out to go back to, from `history` [default: the last good one of another file].
-    #[arg(long, value_name = "NUMBER")]
+    /// Number of the roll-out to go back to, from `history` [default: the last good one of another
+    /// file].
+    #[arg(value_name = "NUMBER")]
     to: Option<u64>,
     #[command(flatten)]
     rollout: RolloutArgs,
@@ -45,7 +46,8 @@ impl Rollback {
         Ok(code)
     }
 
-    /// Files of one name share a folder of records where --state or its variable names it: none is rolled out to another's switches.
+    /// Files of one name share a folder of records where --state or its variable names it: none is
+    /// rolled out to another's switches.
     fn same_switches(&self, record: &Record, fabric: &Fabric) -> Result<(), Failure> {
         // Of a file that cannot be read nothing is known, and going back is what it needs.
         let Ok(now) = self.file.read() else { return Ok(()) };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `apply` and `rollback` have in common: a look, a question where one is due, a roll-out, and its record.
+//! What `apply` and `rollback` have in common: a look, a question where one is due, a roll-out, and
+//! its record.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
@@ -19,18 +20,15 @@ use super::progress::with_progress;
 
 #[derive(Args)]
 pub(crate) struct RolloutArgs {
-    /// Election id to bid with; a switch makes the highest bidder its primary [default: the file's, else
-    /// 1].
+    /// Election id to bid with; a switch makes the highest bidder its primary [default: the file's,
+    /// else 1].
     #[arg(long, value_name = "ID", env = "TRIMWIRE_ELECTION_ID")]
     pub(crate) election_id: Option<u128>,
-    /// Work on this many switches at a time, health check included [default: the file's, else 1].
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    max_unavailable: Option<usize>,
     /// Go on with other switches after a failure.
     #[arg(long)]
     keep_going: bool,
-    /// Check a switch's counters for this long before the next switch; 0 skips the check [default: the
-    /// file's, else 1s].
+    /// Check a switch's counters for this long before the next switch; 0 skips the check [default:
+    /// the file's, else 1s].
     #[arg(long, value_name = "TIME", value_parser = settle)]
     settle: Option<Duration>,
     /// Replace the program of switches that run another one without asking.
@@ -58,13 +56,6 @@ impl StateArgs {
     }
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("is no number of switches; write 1 or more".to_owned()),
-        Ok(number) => Ok(number),
-    }
-}
-
 fn settle(text: &str) -> Result<Duration, String> {
     units::time(text).map(Duration::from_nanos)
 }
@@ -89,11 +80,8 @@ impl RolloutArgs {
             .map_err(failed)?;
         self.ask(&plan, fabric, command, &options.drained)?;
         let of_file = Rollout::of(fabric);
-        let rollout = Rollout {
-            max_unavailable: self.max_unavailable.unwrap_or(of_file.max_unavailable),
-            keep_going: self.keep_going,
-            settle: self.settle.unwrap_or(of_file.settle),
-        };
+        let rollout =
+            Rollout { keep_going: self.keep_going, settle: self.settle.unwrap_or(of_file.settle), ..of_file };
         let records = self.records(file);
         let only: Vec<String> = options.only.iter().cloned().collect();
         let record = told(records.begin(command, text, fabric, artifacts, &only));
@@ -106,12 +94,6 @@ impl RolloutArgs {
         }
         file.print(&report)?;
         Ok(if report.is_ok() { 0 } else { FAILED })
-    }
-
-    /// As if nothing was said but this.
-    pub(crate) fn plain(election_id: Option<u128>, state: &StateArgs) -> Self {
-        let (max_unavailable, settle) = (None, None);
-        Self { election_id, max_unavailable, keep_going: false, settle, yes: false, state: state.clone() }
     }
 
     /// Asks whether switches that do something else may stop doing it.
@@ -163,7 +145,8 @@ impl RolloutArgs {
     }
 }
 
-/// Switches are not kept waiting for a disk that is full: that there is no record is said, and the work goes on.
+/// Switches are not kept waiting for a disk that is full: that there is no record is said, and the
+/// work goes on.
 pub(crate) fn told<T>(outcome: Result<T, RecordError>) -> Option<T> {
     outcome.inspect_err(|error| say(format_args!("warning: no record of this: {error}"))).ok()
 }

@@ -7,29 +7,26 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use trimwire_controller::run::{Controller, RunOptions};
-use trimwire_controller::{Fabric, MetricsAt, Options};
+use trimwire_controller::{Fabric, MetricsAt};
 use trimwire_p4runtime::client::Tls;
 
 use super::file::FileArgs;
 use super::outcome::{Failure, Outcome, failed};
 use super::recording::Recording;
-use super::rollout::{RolloutArgs, StateArgs};
+use super::rollout::StateArgs;
 
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     file: FileArgs,
-    /// Election id to bid with; a switch makes the highest bidder its primary [default: the file's, else
-    /// 1].
+    /// Election id to bid with; a switch makes the highest bidder its primary [default: the file's,
+    /// else 1].
     #[arg(long, value_name = "ID", env = "TRIMWIRE_ELECTION_ID")]
     election_id: Option<u128>,
     /// Serve Prometheus metrics on this address; `off` serves none [default: the file's, else
     /// 127.0.0.1:9550].
     #[arg(long, value_name = "ADDRESS:PORT", env = "TRIMWIRE_METRICS", value_parser = MetricsAt::parse)]
     metrics: Option<MetricsAt>,
-    /// Bring the switches in place once, as apply does, and end.
-    #[arg(long)]
-    once: bool,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -38,10 +35,6 @@ impl Run {
     pub(crate) fn run(&self) -> Outcome {
         let mut text = self.file.text()?;
         let (fabric, artifacts) = self.file.read_text(&text)?;
-        if self.once {
-            let rollout = RolloutArgs::plain(self.election_id, &self.state);
-            return rollout.run(&self.file, "run --once", &text, (&fabric, &artifacts), &Options::default());
-        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
         runtime.block_on(async {
             let [mut hangup, mut terminate, mut interrupt] =
@@ -119,8 +112,8 @@ impl Run {
         }
     }
 
-    /// Takes certificates that were renewed; the fabric stays as it was taken last. Half a renewal, a certificate without its key,
-    /// is not taken, and looked at again.
+    /// Takes certificates that were renewed; the fabric stays as it was taken last. Half a renewal,
+    /// a certificate without its key, is not taken, and looked at again.
     fn renew(&self, controller: &mut Controller, text: &str, tls: &mut BTreeMap<String, Tls>) {
         if tls.is_empty() {
             return;

@@ -26,10 +26,8 @@ enum Shown {
     Routes,
     /// Thresholds in bytes.
     Policy,
-    /// Packets trimmed, dropped, marked and sent, by port and queue.
+    /// Packets trimmed, dropped, marked and sent, and bytes that wait, by port and queue.
     Counters,
-    /// Bytes queued, by port and queue.
-    Queues,
 }
 
 impl Show {
@@ -39,7 +37,6 @@ impl Show {
             Shown::Routes => What::Routes,
             Shown::Policy => What::Policy,
             Shown::Counters => What::Counters,
-            Shown::Queues => What::Queues,
         };
         let options = self.switches.options(&fabric)?;
         let shown = with_progress(&options.progress, || show_blocking(&fabric, &artifacts, &options, what))

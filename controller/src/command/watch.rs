@@ -23,16 +23,16 @@ pub(crate) struct Watch {
     /// Refresh this often.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Ask the `run` of this fabric at this address what routes leave out; `off` asks nobody [default: the
-    /// file's, else 127.0.0.1:9550].
+    /// Ask the `run` of this fabric at this address what routes leave out; `off` asks nobody
+    /// [default: the file's, else 127.0.0.1:9550].
     #[arg(long, value_name = "ADDRESS:PORT", env = "TRIMWIRE_METRICS", value_parser = MetricsAt::parse)]
     metrics: Option<MetricsAt>,
     /// End after this many intervals.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Show idle queues as well.
-    #[arg(long)]
-    all: bool,
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -74,10 +74,10 @@ impl Watch {
         } else if terminal {
             let (width, height) =
                 terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
-            let table = interval.table(self.all);
+            let table = interval.table(self.verbose);
             return draw(&redraw(&printable(&table), usize::from(width), usize::from(height)));
         } else {
-            format!("interval {}\n{}", interval.interval, interval.table(self.all))
+            format!("interval {}\n{}", interval.interval, interval.table(self.verbose))
         };
         print(&text)
     }
@@ -112,7 +112,7 @@ mod tests {
         assert!(drawn.starts_with("\x1b[Hline 1\x1b[K\n") && drawn.ends_with("\x1b[J"), "{drawn:?}");
         assert!(
             drawn.contains("line 1\x1b[K\n") && drawn.contains("… 20 more lines"),
-            "cut at the width: {drawn:?}"
+            "ends at the width: {drawn:?}"
         );
         // With the newline that printing adds, the cursor ends in the last line.
         assert_eq!(drawn.matches('\n').count(), 10);

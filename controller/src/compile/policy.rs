@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a port does with its queues: thresholds, the cap of trimmed packets, and what a target needs beside tables.
+//! What a port does with its queues: thresholds, the cap of trimmed packets, and what a target
+//! needs beside tables.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ impl Builder<'_> {
         let empty = target::Ports::new();
         let ports = self.fabric.policies.get(self.name).unwrap_or(&empty);
         let ports = target.convert(ports, &self.fabric.queues);
-        // Most ports of a switch are alike: of those that share a policy, the entries differ in the port alone.
+        // Most ports of a switch are alike: of those that share a policy, the entries differ in the
+        // port alone.
         let mut patterns: Vec<(Arc<PortPolicy>, Pattern)> = Vec::new();
         for (port, policy) in &ports {
             let known = patterns.iter().position(|(other, _)| Arc::ptr_eq(other, policy));

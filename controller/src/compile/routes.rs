@@ -79,14 +79,16 @@ fn member_id(port: u16) -> u32 {
 
 /// Ids for the groups of more than one port.
 ///
-/// An id depends on the ports alone. So a changed set of next hops is another group, written before the routes turn to it
-/// and before the old one goes: no packet meets a half-changed group, and routes that did not change are not touched.
+/// An id depends on the ports alone. So a changed set of next hops is another group, written before
+/// the routes turn to it and before the old one goes: no packet meets a half-changed group, and
+/// routes that did not change are not touched.
 pub(super) fn group_ids<'r>(sets: impl Iterator<Item = &'r BTreeSet<u16>>) -> BTreeMap<BTreeSet<u16>, u32> {
     let sets: BTreeSet<&BTreeSet<u16>> = sets.filter(|ports| ports.len() > 1).collect();
     let mut taken = BTreeSet::new();
     let mut ids = BTreeMap::new();
     for ports in sets {
-        // FNV-1a, folded to 24 bits: small ids are kinder to people and to targets that use them as indices.
+        // FNV-1a, folded to 24 bits: small ids are kinder to people and to targets that use them as
+        // indices.
         let hash = ports
             .iter()
             .flat_map(|port| port.to_be_bytes())

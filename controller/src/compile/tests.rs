@@ -55,7 +55,8 @@ fn routes_name_members_groups_and_the_next_interfaces_address() {
     assert_eq!(words.iter().filter(|line| line.ends_with("# a ports 2-3")).count(), 1, "{words:#?}");
 }
 
-/// From any routes to any others: what the one lacks of the other, put in place of what goes, is all of the other.
+/// From any routes to any others: what the one lacks of the other, put in place of what goes, is
+/// all of the other.
 #[test]
 fn the_entities_that_differ_make_of_some_routes_the_others() {
     let text = "version: 1\ntopology: { leaf_spine: { leaves: 4, spines: 3, hosts_per_leaf: 2, host_speed: 1Gbps } }\n";
@@ -152,7 +153,7 @@ fn every_trimmed_code_point_is_known_everywhere_and_ports_write_their_own() {
 }
 
 #[test]
-fn cut_packets_are_capped_on_every_port_but_those_that_say_never() {
+fn trimmed_packets_are_capped_on_every_port_but_those_that_say_never() {
     let text = format!("{DIAMOND}policy: {{ ports: {{ \"a:2\": {{ trim_cap: never }} }} }}\n");
     let words = words(&text, "a");
     // 50 % of 1 Gbit/s over 1,024 µs; 100 µs of line rate.
@@ -185,7 +186,7 @@ fn neighbouring_tiers_hash_with_different_halves_and_kinds_of_packets_have_their
 }
 
 #[test]
-fn flows_that_are_never_cut_are_matched_in_their_ip_version_where_the_file_says() {
+fn flows_that_are_never_trimmed_are_matched_in_their_ip_version_where_the_file_says() {
     let text = format!(
         "{DIAMOND}disable_trim:
   - {{ src: 10.0.0.0/24, protocol: udp, dst_port: 4791 }}
@@ -262,7 +263,7 @@ fn a_program_that_is_too_small_or_another_one_is_refused_by_name() {
 }
 
 #[test]
-fn a_host_may_not_claim_that_its_packets_were_cut() {
+fn a_host_may_not_claim_that_its_packets_were_trimmed() {
     let contains = |words: &[String], expected: &str| words.iter().any(|line| line.contains(expected));
     let edge = words(DIAMOND, "a");
     assert!(contains(&edge, "# a:1 may not claim to have been trimmed"), "{edge:#?}");

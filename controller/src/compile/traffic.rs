@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets are: their class by DSCP, how they are spread over equal paths, and which are never trimmed.
+//! What packets are: their class by DSCP, how they are spread over equal paths, and which are never
+//! trimmed.
 
 use std::net::IpAddr;
 
@@ -37,8 +38,9 @@ impl Builder<'_> {
         self.add_default(names::CLASSIFY, "Ingress.set_plain", best_effort, "best effort")
     }
 
-    /// `tier` is the switch's distance from hosts. Neighbouring tiers hash with different halves of the same CRC: with the same
-    /// bits, all packets that one tier sends to a switch would agree in what the next tier chooses by.
+    /// `tier` is the switch's distance from hosts. Neighbouring tiers hash with different halves of
+    /// the same CRC: with the same bits, all packets that one tier sends to a switch would agree in
+    /// what the next tier chooses by.
     pub(super) fn load_balance(&mut self, tier: usize) -> Result<(), EntityError> {
         let Fabric { dscp, load_balance, .. } = self.fabric;
         let half = u8::from(!tier.is_multiple_of(2));
@@ -88,7 +90,8 @@ impl Builder<'_> {
 
     /// None where the rule is about the other IP version.
     fn opt_out(&self, rule: &OptOut, table: &str, ipv4: bool) -> Option<TableEntryBuilder<'_>> {
-        // All rules do the same, so their order does not matter; P4Runtime wants a priority all the same.
+        // All rules do the same, so their order does not matter; P4Runtime wants a priority all the
+        // same.
         let mut entry = TableEntryBuilder::new(self.index, table).action(names::DISABLE_TRIM).priority(1);
         for (field, side) in [("src_addr", rule.src), ("dst_addr", rule.dst)] {
             let Some((address, prefix_len)) = side else { continue };

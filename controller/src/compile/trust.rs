@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose DSCP a switch believes, and its own way to choose paths: what the program has for v1model alone so far.
+//! Whose DSCP a switch believes, and its own way to choose paths: what the program has for v1model
+//! alone so far.
 
 use trimwire_p4runtime::entity::{EntityError, TableEntryBuilder};
 
@@ -15,8 +16,9 @@ const BEST_EFFORT: u8 = 0;
 const REMARK: &str = "Ingress.remark_dscp";
 
 impl Builder<'_> {
-    /// A port that nobody has linked is believed nothing: whoever finds one would be served before everybody's gradients. Switches have
-    /// looked at what they send on, and are believed all; hosts what the file says.
+    /// A port that nobody has linked is believed nothing: whoever finds one would be served before
+    /// everybody's gradients. Switches have looked at what they send on, and are believed all;
+    /// hosts what the file says.
     pub(super) fn trust(&mut self, routes: &SwitchRoutes) -> Result<(), EntityError> {
         if self.index.table(names::TRUST).is_err() {
             return Ok(());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SONiC: the nearest equivalent of a switch's policy in CONFIG_DB's tables, and what is missing of it.
+//! SONiC: the nearest equivalent of a switch's policy in CONFIG_DB's tables, and what is missing of
+//! it.
 //!
-//! SONiC trims what its shared buffer does not admit: one threshold per queue, one size and one action per switch. Tables and
-//! fields are those of `doc/packet_trimming/packet-trimming-design.md` (sonic-net/SONiC) and of the YANG models in
-//! `src/sonic-yang-models` (sonic-net/sonic-buildimage), against which the tests check them. `docs/how-to/sonic.md` says how to load
-//! the result.
+//! SONiC trims what its shared buffer does not admit: one threshold per queue, one size and one
+//! action per switch. Tables and fields are those of
+//! `doc/packet_trimming/packet-trimming-design.md` (sonic-net/SONiC) and of the YANG models in
+//! `src/sonic-yang-models` (sonic-net/sonic-buildimage), against which the tests check them.
+//! `docs/how-to/sonic.md` says how to load the result.
 
 mod acl;
 mod buffers;
@@ -42,7 +44,8 @@ pub enum Field {
 pub enum Thresholds {
     /// `static_th`, in bytes.
     Static,
-    /// `dynamic_th`, the power of two nearest to what gives a queue that is alone in a pool of so many bytes the same limit.
+    /// `dynamic_th`, the power of two nearest to what gives a queue that is alone in a pool of so
+    /// many bytes the same limit.
     Dynamic {
         /// Bytes of the pool.
         pool_size: u64,
@@ -58,11 +61,13 @@ pub struct Platform {
     pub pool: String,
     /// How to write thresholds.
     pub thresholds: Thresholds,
-    /// Mark trimmable queues with WRED, too, at the price that their not-ECT packets are dropped there instead of trimmed.
+    /// Mark trimmable queues with WRED, too, at the price that their not-ECT packets are dropped
+    /// there instead of trimmed.
     pub mark_trimmable: bool,
     /// What the switch has already; then the export comes with a patch.
     pub present: Option<Present>,
-    /// Turn PFC off in the queues of the fabric file. Without it, queues that PFC pauses are an error.
+    /// Turn PFC off in the queues of the fabric file. Without it, queues that PFC pauses are an
+    /// error.
     pub disable_pfc: bool,
 }
 
@@ -86,7 +91,8 @@ pub struct Export {
     pub switch: String,
     /// What is to hold in the switch's CONFIG_DB.
     pub config_db: ConfigDb,
-    /// The way there from what the switch has, where that is known: a JSON patch (RFC 6902) for `config apply-patch`.
+    /// The way there from what the switch has, where that is known: a JSON patch (RFC 6902) for
+    /// `config apply-patch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<Vec<PatchOperation>>,
     /// One for each knob of the fabric file.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queue policy in bytes: what the file says, in time, bytes or bdp, turned into one table entry per
-//! (egress port, queue, importance).
+//! Queue policy in bytes: what the file says, in time, bytes or bdp, turned into one table entry
+//! per (egress port, queue, importance).
 //!
-//! A value is looked up from the particular to the general: the port's queue, the port, the queue, the fabric; in each place
-//! the importance's own value before the one for both. What nobody gives takes a default, moved between its given neighbours
-//! so that `mark_at ≤ shallow_at ≤ deep_at ≤ drop_at` always holds; given values out of order are an error.
+//! A value is looked up from the particular to the general: the port's queue, the port, the queue,
+//! the fabric; in each place the importance's own value before the one for both. What nobody gives
+//! takes a default, moved between its given neighbours so that `mark_at ≤ shallow_at ≤ deep_at ≤
+//! drop_at` always holds; given values out of order are an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +20,22 @@ const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [
     [Threshold::Time(10_000), Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(400_000)],
     [Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(80_000), Threshold::Time(400_000)],
 ];
-/// What the back layers' class waits longer than the front layers' before it is trimmed, in millionths; those between are evenly spread. Front
-/// layers are served first and bear the more loss: at 93 % accuracy 5 % against 0.3 % (MLT §3.3). In MLT's M/M/1/m (appendix B) losses
-/// fall by ρ with each packet of room, so that the factor of 17 takes 55 packets at a load of 0.95: 62 µs at 10 Gbit/s, one and a half
-/// times the front layers' 40 µs.
+/// What the back layers' class waits longer than the front layers' before it is trimmed, in
+/// millionths; those between are evenly spread. Front layers are served first and bear the more
+/// loss: at 93 % accuracy 5 % against 0.3 % (MLT §3.3). In MLT's M/M/1/m (appendix B) losses fall
+/// by ρ with each packet of room, so that the factor of 17 takes 55 packets at a load of 0.95: 62
+/// µs at 10 Gbit/s, one and a half times the front layers' 40 µs.
 const BACK_LAYERS: u64 = 2_500_000;
-/// Best effort is other people's traffic, of which much is not ECN-capable: no selective drops unless asked for.
+/// Best effort is other people's traffic, of which much is not ECN-capable: no selective drops
+/// unless asked for.
 const BEST_EFFORT_DEFAULTS: [Threshold; 4] =
     [Threshold::Time(80_000), Threshold::Never, Threshold::Never, Threshold::Time(400_000)];
 /// Control packets are few and are what recovery hangs on.
 const CONTROL_DEFAULTS: [Threshold; 4] =
     [Threshold::Never, Threshold::Never, Threshold::Never, Threshold::Time(1_000_000)];
 const TRIM_LIMIT: Threshold = Threshold::Time(100_000);
-/// The trim queue is served first: without a cap heads could starve everybody (UEC: at most half the port).
+/// The trim queue is served first: without a cap heads could starve everybody (UEC: at most half
+/// the port).
 const TRIM_CAP: Option<u32> = Some(500_000);
 const WHOLE: u128 = 1_000_000;
 const SHALLOW_SIZE: TrimSize = TrimSize::Planes(8);
@@ -40,7 +44,8 @@ const DEEP_SIZE: TrimSize = TrimSize::Planes(1);
 /// Smallest frame that Ethernet carries, without FCS.
 const SMALLEST_FRAME: u64 = 60;
 
-/// Converts and checks. Problems name the line that gives the value at fault, once, however many ports it concerns.
+/// Converts and checks. Problems name the line that gives the value at fault, once, however many
+/// ports it concerns.
 pub(crate) fn resolve(
     fabric: &Fabric,
     spec: &PolicySpec,
@@ -91,7 +96,8 @@ struct Complaints {
     of_port: Vec<Place>,
 }
 
-/// What a port is told by, where the file does not name it: speed, and whether a host is at the other end.
+/// What a port is told by, where the file does not name it: speed, and whether a host is at the
+/// other end.
 type Kind = (u64, bool);
 
 /// A port's policy, and the complaints about it: of what is found wrong and of what is doubtful.
@@ -134,7 +140,8 @@ impl<'f> Sections<'f> {
 }
 
 impl<'f> Resolver<'f> {
-    /// A port's policy. All that the file does not name and that are of a kind have one, and the same is wrong with all of them.
+    /// A port's policy. All that the file does not name and that are of a kind have one, and the
+    /// same is wrong with all of them.
     fn shared(&mut self, switch: &str, port: u16, rate_bps: u64, last_hop: bool) -> Arc<PortPolicy> {
         if self.spec.ports.contains_key(&(switch.to_owned(), port)) {
             return Arc::new(self.port(switch, port, rate_bps, last_hop));
@@ -209,7 +216,8 @@ impl<'f> Resolver<'f> {
         let class = plan.classes.iter().position(|of_class| *of_class == queue);
         let is_class = class.is_some();
         let place = || format!("at {switch}:{port} ({}), {name}", units::rate_text(rate_bps));
-        // What a mapping says for queues in general is meant for gradients; best effort shares its limits only.
+        // What a mapping says for queues in general is meant for gradients; best effort shares its
+        // limits only.
         let own = Sections([port_queue, general_queue].into_iter().flatten().collect());
         let all = Sections(
             [port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect(),
@@ -327,7 +335,8 @@ impl<'f> Resolver<'f> {
         }
     }
 
-    /// Times at a slow line may come to less than any packet: then a threshold is met by whatever waits.
+    /// Times at a slow line may come to less than any packet: then a threshold is met by whatever
+    /// waits.
     fn check_least(
         &mut self,
         given: &[Option<(&Located<Threshold>, u32)>; 4],
@@ -402,7 +411,8 @@ impl<'f> Resolver<'f> {
         shallow
     }
 
-    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 12:1 at one plane.
+    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 12:1 at
+    /// one plane.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>>) {
         let full = self.packet.full_frame().max(1);
         for (switch, ports) in policies {
@@ -460,7 +470,8 @@ fn class_defaults(class: usize, classes: usize, important: bool) -> [Threshold; 
     defaults
 }
 
-/// Given values stay. A default moves down to what stands above it and up to the given values below it.
+/// Given values stay. A default moves down to what stands above it and up to the given values below
+/// it.
 fn fill(given: &[Option<(&Located<Threshold>, u32)>; 4], defaults: [u32; 4]) -> [u32; 4] {
     let mut values = defaults;
     let mut above = NEVER;

@@ -30,7 +30,8 @@ pub struct TrimCap {
 }
 
 impl TrimCap {
-    /// The rate as `set_cap` takes it, in bytes per 1,024 µs. A cap lets something through, however slow the line.
+    /// The rate as `set_cap` takes it, in bytes per 1,024 µs. A cap lets something through, however
+    /// slow the line.
     pub(crate) fn table_rate(self) -> u32 {
         let bytes = u128::from(self.rate_bps) * 128 / 1_000_000;
         u32::try_from(bytes.max(1)).unwrap_or(u32::MAX)
@@ -42,12 +43,14 @@ impl TrimCap {
     }
 }
 
-/// Action data of `set_thresholds` but for what the whole fabric shares. Occupancies and sizes in bytes.
+/// Action data of `set_thresholds` but for what the whole fabric shares. Occupancies and sizes in
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct QueuePolicy {
     /// ECT packets are marked CE from here.
     pub mark_at: u32,
-    /// Trimmable packets are trimmed to `shallow_size` from here; less important others are dropped.
+    /// Trimmable packets are trimmed to `shallow_size` from here; less important others are
+    /// dropped.
     pub shallow_at: u32,
     /// Trimmable packets are trimmed to `deep_size` from here.
     pub deep_at: u32,

@@ -15,7 +15,8 @@ pub struct DscpPlan {
     pub droppable: Vec<u8>,
     /// Packets that were trimmed.
     pub trimmed: u8,
-    /// Packets that were trimmed on their way out to the receiver (UEC: TRIMMED_LASTHOP); `None` for no difference.
+    /// Packets that were trimmed on their way out to the receiver (UEC: TRIMMED_LASTHOP); `None`
+    /// for no difference.
     pub trimmed_last_hop: Option<u8>,
     /// The agents' control packets.
     pub control: u8,
@@ -86,7 +87,8 @@ pub enum Overload {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// By addresses, protocol and ports: what the agent sprays with its source ports, and flow by flow for everybody else.
+    /// By addresses, protocol and ports: what the agent sprays with its source ports, and flow by
+    /// flow for everybody else.
     #[default]
     FiveTuple,
     /// The source port does not count: one path from host to host.

@@ -10,7 +10,8 @@ pub(crate) const TRIM_ACL_IPV4: &str = "Ingress.trim_acl_ipv4";
 pub(crate) const TRIM_ACL_IPV6: &str = "Ingress.trim_acl_ipv6";
 /// Where the program, and not the traffic manager, holds trimmed packets below their cap.
 pub(crate) const TRIM_CAP: &str = "Ingress.trim_cap.cap";
-/// On v1model: whose DSCP is believed, the switch's hash seed, trimmable code points that are marked CE.
+/// On v1model: whose DSCP is believed, the switch's hash seed, trimmable code points that are
+/// marked CE.
 pub(crate) const TRUST: &str = "Ingress.trust";
 pub(crate) const HASH_SEED: &str = "Ingress.hash_seed";
 pub(crate) const MARK_TRIMMABLE: &str = "Ingress.mark_trimmable";

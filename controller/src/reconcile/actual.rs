@@ -46,13 +46,14 @@ pub fn filters(index: &Index) -> Result<Vec<Entity>, EntityError> {
     Ok(filters)
 }
 
-/// Our tables of a program; which ones it lacks, [`Compiler::compile`](crate::compile::Compiler::compile) says.
+/// Our tables of a program; which ones it lacks,
+/// [`Compiler::compile`](crate::compile::Compiler::compile) says.
 fn tables(index: &Index) -> impl Iterator<Item = TableRef<'_>> {
     names::TABLES.into_iter().filter_map(|name| index.table(name).ok())
 }
 
-/// Brings what was read into canonical form. Constant entries are the program's, not ours; a default entry that a switch does
-/// not report is the program's initial one.
+/// Brings what was read into canonical form. Constant entries are the program's, not ours; a
+/// default entry that a switch does not report is the program's initial one.
 pub fn actual(read: Vec<Entity>, index: &Index) -> Result<Actual, EntityError> {
     let mut actual = Actual::new();
     for table in tables(index) {
@@ -81,7 +82,8 @@ pub fn actual(read: Vec<Entity>, index: &Index) -> Result<Actual, EntityError> {
             Some(Kind::MeterEntry(meter)) if meter.config.is_none() => continue,
             Some(Kind::MeterEntry(_)) => Purpose::Modify,
             Some(Kind::PacketReplicationEngineEntry(_)) if !is_ours(&entity, sessions.as_ref()) => continue,
-            // A default entry can only be modified, and without an action it is back at the initial one.
+            // A default entry can only be modified, and without an action it is back at the initial
+            // one.
             Some(Kind::TableEntry(entry)) if entry.is_default_action => Purpose::Modify,
             _ => Purpose::Insert,
         };

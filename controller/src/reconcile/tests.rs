@@ -179,7 +179,8 @@ fn a_link_that_goes_down_changes_routes_and_nothing_else() {
         before.iter().map(|(key, wanted)| (key.clone(), wanted.entity.clone())).collect();
     let changes = difference(&after, &switch, index);
     let count = |operation| changes.iter().filter(|change| change.operation == operation).count();
-    // The racks of leaf2 and leaf3 turn from the group to the one port (leaf4's never had another); the group and the member go.
+    // The racks of leaf2 and leaf3 turn from the group to the one port (leaf4's never had another);
+    // the group and the member go.
     assert_eq!((count(Operation::Insert), count(Operation::Modify), count(Operation::Delete)), (0, 2, 2));
     for change in &changes {
         write(&mut switch, change);
@@ -193,7 +194,8 @@ fn a_default_entry_that_the_switch_does_not_report_is_the_programs() {
     let defaults = actual(Vec::new(), artifacts.index()).unwrap();
     let words: Vec<String> =
         defaults.values().map(|entity| entity::describe(entity, Some(artifacts.index()))).collect();
-    // policy, cap, classify, load balance, two exemptions, trust, seed and marks; the routes' defaults are constant.
+    // policy, cap, classify, load balance, two exemptions, trust, seed and marks; the routes'
+    // defaults are constant.
     assert_eq!(words.len(), 9, "{words:?}");
     assert!(words.iter().any(|line| line.contains("Ingress.set_plain(queue=0)")), "{words:?}");
 }
@@ -240,7 +242,8 @@ hosts:
     difference(&after, &switch, artifacts.of("leaf1").index())
 }
 
-/// On Tofino 1 a session trims and the policy writes its length into headers: between two Writes packets would carry a wrong one.
+/// On Tofino 1 a session trims and the policy writes its length into headers: between two Writes
+/// packets would carry a wrong one.
 #[test]
 fn a_size_changes_in_the_session_and_in_the_policy_by_one_write() {
     let changes = resized_tofino(1);
@@ -272,8 +275,9 @@ fn a_ports_session_and_its_policy_are_in_one_write_however_many_ports_a_switch_h
 }
 
 proptest! {
-    /// From any mixture of two fabrics' states, garbled: the differences lead to the wanted state, every step is legal, and
-    /// then there is nothing left to do. Stopping anywhere and starting again does as well.
+    /// From any mixture of two fabrics' states, garbled: the differences lead to the wanted state,
+    /// every step is legal, and then there is nothing left to do. Stopping anywhere and starting
+    /// again does as well.
     #[test]
     fn differences_lead_from_any_state_to_the_wanted_one(
         kept in proptest::collection::vec(0_u8..4, 200),
@@ -286,7 +290,8 @@ proptest! {
             &LEAF_SPINE.replace("10.3.0.", "10.9.0.").replace("deep_at: 3bdp", "deep_at: 5bdp").replace(", state: down", ""),
             &artifacts,
         );
-        // Whole states only refer to what is there; the mixture is built legally, from the ground up.
+        // Whole states only refer to what is there; the mixture is built legally, from the ground
+        // up.
         let mut switch = actual(Vec::new(), index).unwrap();
         let mut choices = kept.iter().cycle();
         for source in [&other, &wanted_state] {

@@ -18,12 +18,13 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::board::Board;
 use super::metrics::metrics_text;
+use crate::engine::board::Board;
 
 /// Longest request head that is read.
 const LONGEST_REQUEST: usize = 8 << 10;
-/// Connections at a time; more are closed at once. One that says nothing costs a few kilobytes, and nobody waits for it.
+/// Connections at a time; more are closed at once. One that says nothing costs a few kilobytes, and
+/// nobody waits for it.
 const MOST_CLIENTS: usize = 256;
 /// A client that takes longer to ask, or to read its answer, is left.
 const PATIENCE: Duration = Duration::from_secs(5);

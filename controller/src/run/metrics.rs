@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prometheus metrics of a running controller, in OpenMetrics text. docs/reference/generated/metrics.md lists them.
+//! Prometheus metrics of a running controller, in OpenMetrics text.
+//! docs/reference/generated/metrics.md lists them.
 //!
-//! Labels are switches, linked ports, queues with a policy and a few fixed words: as many series as the fabric file has
-//! queues, whatever the traffic.
+//! Labels are switches, linked ports, queues with a policy and a few fixed words: as many series as
+//! the fabric file has queues, whatever the traffic.
 
 use std::sync::atomic::AtomicU64;
 
@@ -13,9 +14,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::board::{Leader, Status, SwitchStatus};
-use super::task::Drift;
 use crate::counters::{Count, Counter as Cell, QueueCounters};
+use crate::engine::status::{Drift, Leader, Status, SwitchStatus};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SwitchLabel {

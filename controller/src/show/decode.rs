@@ -13,13 +13,13 @@ use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 use trimwire_p4runtime::v1::{Action, Entity, TableEntry};
 
-use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
+use super::{CapRow, CounterRow, Entry, NextHop, PolicyRow, RouteRow};
 use crate::compile::Compiler;
-use crate::counters;
+use crate::counters::{self, Count};
+use crate::device::{self, DeviceError};
 use crate::model::Mac;
 use crate::model::QueuePolicy;
 use crate::program::names;
-use crate::rollout::device::{self, DeviceError};
 
 /// Looks at one switch.
 pub(super) struct Decoder<'d> {
@@ -152,40 +152,22 @@ impl Decoder<'_> {
     }
 
     pub(super) async fn counters(&self) -> Result<Vec<CounterRow>, DeviceError> {
-        let counters = counters::read_counters(self.client, self.index, None).await?;
-        let row = |port: Option<u16>, queue: Option<u8>, counters: BTreeMap<String, Count>| CounterRow {
-            switch: self.switch.to_owned(),
-            port,
-            queue,
-            name: queue.map_or_else(String::new, |queue| self.compiler.fabric().queues.name_of(queue)),
-            counters,
-        };
-        let mut rows = Vec::new();
+        let counters = counters::read(self.client, self.index, None).await?;
+        let counted = |_, _, count: Count| (count != Count::default()).then_some(count);
+        let mut rows = super::counter_rows(self.compiler.fabric(), self.switch, &counters, counted);
+        rows.retain(|row| !row.counters.is_empty() || row.occupancy_bytes.unwrap_or(0) > 0);
         if counters.unroutable > 0 {
             let count = Count { packets: counters.unroutable, bytes: 0 };
-            rows.push(row(None, None, BTreeMap::from([("unroutable".to_owned(), count)])));
-        }
-        for ((port, queue), queue_counters) in counters.queues {
-            let counted = queue_counters.counts.into_iter().filter(|(_, count)| *count != Count::default());
-            let counters: BTreeMap<String, Count> =
-                counted.map(|(counter, count)| (counter.short_name().to_owned(), count)).collect();
-            if !counters.is_empty() {
-                rows.push(row(Some(port), Some(queue), counters));
-            }
-        }
-        Ok(rows)
-    }
-
-    pub(super) async fn queues(&self) -> Result<Vec<QueueRow>, DeviceError> {
-        let linked = self.compiler.fabric().policies.get(self.switch);
-        let mut rows = Vec::new();
-        for ((port, queue), waiting) in counters::read_waiting(self.client, self.index, None).await? {
-            let Some(policy) = linked.and_then(|ports| ports.get(&port)) else { continue };
-            let (bytes, peak_bytes) = (waiting.now, waiting.peak);
-            if bytes > 0 || policy.queues.contains_key(&queue) {
-                let name = self.compiler.fabric().queues.name_of(queue);
-                rows.push(QueueRow { switch: self.switch.to_owned(), port, queue, name, bytes, peak_bytes });
-            }
+            let row = CounterRow {
+                switch: self.switch.to_owned(),
+                port: None,
+                queue: None,
+                name: String::new(),
+                occupancy_bytes: None,
+                peak_bytes: None,
+                counters: BTreeMap::from([("unroutable".to_owned(), count)]),
+            };
+            rows.insert(0, row);
         }
         Ok(rows)
     }

@@ -10,7 +10,8 @@ use crate::model::{PortPolicy, Target};
 use crate::table::Table;
 use crate::units;
 
-/// Rows as tables for people, one for all ports that agree in everything; in it, queues that agree share a line.
+/// Rows as tables for people, one for all ports that agree in everything; in it, queues that agree
+/// share a line.
 pub fn policy_table(rows: &[PolicyRow]) -> String {
     // Everything of a port but which one it is, so that equal ports fall together.
     let mut ports: BTreeMap<(&str, u16), Vec<PolicyRow>> = BTreeMap::new();
@@ -129,7 +130,8 @@ fn queues_table(rows: &[PolicyRow]) -> Table {
             threshold(row.trim_drop_at),
         ]
     };
-    // Names of queues, and their lines: whose packets, and what applies to them. Equal neighbours merge.
+    // Names of queues, and their lines: whose packets, and what applies to them. Equal neighbours
+    // merge.
     type Lines = Vec<(&'static str, [String; 7])>;
     let mut queues: Vec<(Vec<String>, Lines)> = Vec::new();
     for both in rows.chunk_by(|a, b| a.queue == b.queue) {
@@ -161,19 +163,8 @@ impl fmt::Display for Shown {
         match &self.rows {
             Rows::Routes(rows) => f.write_str(&routes_table(rows))?,
             Rows::Policy(rows) => f.write_str(&policy_table(rows))?,
-            Rows::Counters(rows) => f.write_str(&counters_table(rows))?,
-            Rows::Queues(rows) => {
-                let mut table = Table::new(&["port", "queue", "bytes", "peak_bytes"]);
-                for row in rows {
-                    table.row([
-                        format!("{}:{}", row.switch, row.port),
-                        format!("{} {}", row.queue, row.name),
-                        row.bytes.to_string(),
-                        row.peak_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
-                    ]);
-                }
-                write!(f, "{table}")?;
-            }
+            Rows::Counters(rows) if rows.is_empty() => f.write_str("nothing counted yet")?,
+            Rows::Counters(rows) => f.write_str(&counters_table(rows, "", |count| count.packets))?,
         }
         for (switch, error) in &self.errors {
             write!(f, "\n{switch}: {error}")?;
@@ -200,8 +191,9 @@ fn routes_table(rows: &[RouteRow]) -> String {
     table.to_string()
 }
 
-/// The counters that a column adds up, and its heading; the trimming ones in SONiC's words and with its meanings (SAI's
-/// per-queue statistics): at the queue that had no room, whatever became of the head.
+/// The counters that a column adds up, and its heading. The trimming ones have SONiC's words and
+/// meanings (SAI's per-queue statistics): at the queue that had no room, whatever became of the
+/// trimmed packet.
 const COLUMNS: [(&[&str], &str); 9] = [
     (&["admitted"], "ADMITTED"),
     (&["trimmed", "trim_dropped", "deflected"], "TRIM_PKTS"),
@@ -214,24 +206,28 @@ const COLUMNS: [(&[&str], &str); 9] = [
     (&["unroutable"], "UNROUTABLE"),
 ];
 
-fn counters_table(rows: &[CounterRow]) -> String {
-    if rows.is_empty() {
-        return "nothing counted yet".to_owned();
-    }
-    let mut headings = vec!["port", "queue"];
-    headings.extend(COLUMNS.map(|(_, heading)| heading));
-    let mut table = Table::new(&headings);
+/// What is counted, in packets of `unit`, and what waits.
+pub(crate) fn counters_table<'r, C: 'r>(
+    rows: impl IntoIterator<Item = &'r CounterRow<C>>,
+    unit: &str,
+    packets: impl Fn(&C) -> i64,
+) -> String {
+    let headings = COLUMNS.map(|(_, heading)| format!("{heading}{unit}"));
+    let mut all = vec!["port", "queue", "WAITING_BYTES", "PEAK_BYTES"];
+    all.extend(headings.iter().map(String::as_str));
+    let mut table = Table::new(&all);
+    let or_dash = |number: Option<i128>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     for row in rows {
-        let mut cells = vec![
+        let counted = COLUMNS.map(|(counters, _)| {
+            let counted = counters.iter().filter_map(|counter| row.counters.get(*counter)).map(&packets);
+            counted.reduce(i64::saturating_add).map(i128::from)
+        });
+        let bytes = [row.occupancy_bytes, row.peak_bytes].map(|bytes| bytes.map(i128::from));
+        let place = [
             row.port.map_or_else(|| row.switch.clone(), |port| format!("{}:{port}", row.switch)),
             row.queue.map_or_else(|| "-".to_owned(), |queue| format!("{queue} {}", row.name)),
         ];
-        cells.extend(COLUMNS.map(|(counters, _)| {
-            let counted =
-                counters.iter().filter_map(|counter| row.counters.get(*counter)).map(|count| count.packets);
-            counted.reduce(i64::saturating_add).map_or_else(|| "-".to_owned(), |packets| packets.to_string())
-        }));
-        table.row(cells);
+        table.row(place.into_iter().chain(bytes.into_iter().chain(counted).map(or_dash)));
     }
     table.to_string()
 }

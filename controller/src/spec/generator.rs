@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `topology`: whole fabrics from a few numbers.
 //!
-//! This file reads the numbers; `wiring` makes switches, hosts and links of them. What comes out is as if it had been written
-//! out, and what stands in `switches`, `hosts` and `links` adds to it or overrides it.
+//! This file reads the numbers; `wiring` makes switches, hosts and links of them. What comes out is
+//! as if it had been written out, and what stands in `switches`, `hosts` and `links` adds to it or
+//! overrides it.
 
 mod wiring;
 
@@ -41,7 +42,8 @@ enum Shape {
     Dumbbell { trunks: u64 },
     /// Every leaf to every spine by `parallel` links.
     LeafSpine { leaves: u64, spines: u64, parallel: u64 },
-    /// k pods of k/2 edge and k/2 aggregation switches, (k/2)² cores (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008).
+    /// k pods of k/2 edge and k/2 aggregation switches, (k/2)² cores (Al-Fares, Loukissas and
+    /// Vahdat, SIGCOMM 2008).
     FatTree { k: u64 },
 }
 
@@ -209,7 +211,8 @@ fn shape(kind: &str, fields: &Fields<'_>, problems: &mut Problems) -> (Option<Sh
     }
 }
 
-/// Speed of the links between switches: as given, or what the oversubscription of the switches with hosts asks for.
+/// Speed of the links between switches: as given, or what the oversubscription of the switches with
+/// hosts asks for.
 fn fabric_speed(
     fields: &Fields<'_>,
     shape: Shape,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keys of each mapping, in the order in which documentation and messages list them. `fabric.schema.json` and
-//! `docs/reference/fabric-file.md` are tested against these.
+//! The keys of each mapping, in the order in which documentation and messages list them.
+//! `fabric.schema.json` and `docs/reference/fabric-file.md` are tested against these.
 
 pub(crate) const TOP: &[&str] = &[
     "version",

@@ -27,7 +27,8 @@ pub(super) struct Network {
     pub link_lines: Vec<(usize, String)>,
     /// Whether mistakes in the generator leave open what there is.
     pub unknown: bool,
-    /// Names that stand in the file, whatever is wrong with their entries: links to them are not wrong as well.
+    /// Names that stand in the file, whatever is wrong with their entries: links to them are not
+    /// wrong as well.
     names: Names,
 }
 

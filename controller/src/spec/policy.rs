@@ -96,7 +96,8 @@ pub(super) fn read(
     spec
 }
 
-/// Reads what a mapping of `policy`, of a port, or of a queue has in common; what a mapping may not have is no key of it.
+/// Reads what a mapping of `policy`, of a port, or of a queue has in common; what a mapping may not
+/// have is no key of it.
 fn section(
     fields: &Fields<'_>,
     dscp: &DscpPlan,

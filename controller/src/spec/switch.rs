@@ -84,7 +84,8 @@ pub(super) fn pipeline(
     })
 }
 
-/// What is said of a Stratum switch without files: its binary is compiled by whoever has the chip's SDE.
+/// What is said of a Stratum switch without files: its binary is compiled by whoever has the chip's
+/// SDE.
 pub(super) fn no_pipeline(target: Target) -> String {
     format!(
         "target {} needs the files that its compiler wrote; write pipeline: {{ p4info: FILE, bfrt: FILE, context: FILE, \

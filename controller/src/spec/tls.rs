@@ -25,7 +25,8 @@ struct TlsSection {
     cert: Option<Located<Vec<u8>>>,
     key: Option<Located<Vec<u8>>>,
     server_name: Option<Located<String>>,
-    /// Something in it is wrong and has been reported: what is missing for that reason is not wrong as well.
+    /// Something in it is wrong and has been reported: what is missing for that reason is not wrong
+    /// as well.
     is_broken: bool,
 }
 

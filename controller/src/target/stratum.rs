@@ -74,7 +74,7 @@ pub(super) fn session(id: u32, port: u16, length: u16, queue: u8) -> Entity {
     .into()
 }
 
-/// The largest sizes of a port's layer classes, `(shallow, deep)`: other queues cut nothing.
+/// The largest sizes of a port's layer classes, `(shallow, deep)`: other queues trim nothing.
 pub(super) fn sizes(policy: &PortPolicy, plan: &QueuePlan) -> (u16, u16) {
     let classes = plan.classes.iter().filter_map(|queue| policy.queues.get(queue)).flatten();
     classes

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fewer routes than hosts: a rack elsewhere is one prefix, and racks with the same way are one where they fill a larger prefix.
+//! Fewer routes than hosts: a rack elsewhere is one prefix, and racks with the same way are one
+//! where they fill a larger prefix.
 //!
-//! The racks' blocks are the same for all switches, and larger prefixes hold nothing but blocks. So an address of nobody either has no
-//! route anywhere, or goes to the one rack that its block is of, where only hosts have routes: nothing can loop.
+//! The racks' blocks are the same for all switches, and larger prefixes hold nothing but blocks. So
+//! an address of nobody either has no route anywhere, or goes to the one rack that its block is of,
+//! where only hosts have routes: nothing can loop.
 
 use std::net::IpAddr;
 
 use super::{PortSet, Prefix};
 
-/// Prefixes of racks are no longer than this where nobody else is in them: as generated ones are, `10.0.<rack>.0/24` and
-/// `fd00::<rack>:0/112`.
+/// Prefixes of racks are no longer than this where nobody else is in them: as generated ones are,
+/// `10.0.<rack>.0/24` and `fd00::<rack>:0/112`.
 const RACK: (u32, u32) = (24, 112);
 
 /// Addresses of one rack, which no other host is in.
@@ -52,7 +54,8 @@ fn split(hosts: &[(Prefix, usize)], len: u32, blocks: &mut Vec<Block>) {
     split(high, shared + 1, blocks);
 }
 
-/// Joins halves whose ports are the same, again and again. Gives whose hosts are behind each, too. `routes` are in order.
+/// Joins halves whose ports are the same, again and again. Gives whose hosts are behind each, too.
+/// `routes` are in order.
 pub(super) fn merge(routes: Vec<(Prefix, PortSet, usize)>) -> Vec<(Prefix, PortSet, Vec<usize>)> {
     let mut merged: Vec<(Prefix, PortSet, Vec<usize>)> = Vec::new();
     for (prefix, ports, home) in routes {

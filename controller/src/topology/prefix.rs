@@ -4,7 +4,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A network: the bits that count, and how many. Ordered by version, first address, and length; the shorter first.
+/// A network: the bits that count, and how many. Ordered by version, first address, and length; the
+/// shorter first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
     ipv6: bool,

@@ -21,7 +21,8 @@ fn next_hops(fabric: &Fabric, routes: &SwitchRoutes, host: &str) -> BTreeSet<u16
     ports.into_iter().next().unwrap()
 }
 
-/// A fabric of switches 0..n with one host each, and links between switches, each on ports of its own.
+/// A fabric of switches 0..n with one host each, and links between switches, each on ports of its
+/// own.
 fn fabric(switches: usize, links: &[(usize, usize, bool)]) -> Fabric {
     let mut text = "version: 1\nswitches:\n".to_owned();
     for s in 0..switches {
@@ -134,7 +135,8 @@ proptest! {
         check(switches, &links);
     }
 
-    /// Following any choice of next hops reaches the host without a loop, and an address of nobody is dropped somewhere.
+    /// Following any choice of next hops reaches the host without a loop, and an address of nobody
+    /// is dropped somewhere.
     #[test]
     fn every_choice_of_next_hops_arrives_and_nothing_loops(
         raw in proptest::collection::vec((0_usize..7, 0_usize..7), 1..20),
@@ -199,8 +201,8 @@ fn all_hops(fabric: &Fabric) -> BTreeMap<(String, String), usize> {
     hops
 }
 
-/// Every next hop leads one hop nearer, none that does is left out, and who has none has no path. One hop nearer each time
-/// cannot loop.
+/// Every next hop leads one hop nearer, none that does is left out, and who has none has no path.
+/// One hop nearer each time cannot loop.
 fn agrees_with_floyd_and_warshall(fabric: &Fabric) {
     let routes = routes(fabric);
     let hops = all_hops(fabric);
@@ -232,7 +234,8 @@ fn agrees_with_floyd_and_warshall(fabric: &Fabric) {
                     }
                 }
             }
-            // A host whose own link is down may still be sent to its switch, which has no route for it.
+            // A host whose own link is down may still be sent to its switch, which has no route for
+            // it.
             let unplugged = !home.contains_key(host.as_str());
             let found = next_hops(fabric, own, host);
             let at_home = fabric.links.iter().any(|link| {
@@ -281,7 +284,8 @@ fn tiers_are_distances_from_hosts() {
     assert_eq!(fabric.switches.len(), 20);
 }
 
-/// Hosts have routes where they hang; racks elsewhere are prefixes, joined where their way is the same.
+/// Hosts have routes where they hang; racks elsewhere are prefixes, joined where their way is the
+/// same.
 #[test]
 fn a_switch_holds_its_own_hosts_and_a_prefix_for_each_rack_or_more() {
     let read = |text: &str| Fabric::from_yaml(&format!("version: 1\ntopology: {{ {text} }}\n"), "f").unwrap();
@@ -373,8 +377,9 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever is broken and drained: packets arrive without a loop wherever links lead, over broken things only where there is no other
-    /// way, and over drained switches only where there is none but broken ones.
+    /// Whatever is broken and drained: packets arrive without a loop wherever links lead, over
+    /// broken things only where there is no other way, and over drained switches only where there
+    /// is none but broken ones.
     #[test]
     fn routes_prefer_what_works_then_what_is_drained_then_what_is_broken(
         shape in prop_oneof![Just("leaf_spine: { leaves: 3, spines: 3, hosts_per_leaf: 1, host_speed: 1Gbps }"), Just("fat_tree: { k: 4, hosts_per_edge: 1, host_speed: 1Gbps }")],
@@ -395,7 +400,8 @@ proptest! {
         let detours = topology.around(&avoid);
         let all: BTreeMap<String, SwitchRoutes> =
             names.iter().map(|name| ((*name).clone(), topology.routes_around(&fabric, name, Some(&detours)))).collect();
-        // A plain search says what a walk may use: nothing avoided, then also what is drained, then all.
+        // A plain search says what a walk may use: nothing avoided, then also what is drained, then
+        // all.
         let reaches = |from: &str, to: &str, level: usize| {
             let (mut seen, mut queue) = (BTreeSet::from([from.to_owned()]), vec![from.to_owned()]);
             while let Some(at) = queue.pop() {
@@ -431,7 +437,8 @@ proptest! {
     }
 }
 
-/// Of a link: 0 where nothing speaks against it, 1 where an end is drained, 2 where it or an end is broken.
+/// Of a link: 0 where nothing speaks against it, 1 where an end is drained, 2 where it or an end is
+/// broken.
 fn cost(avoid: &Avoid, near: &str, port: u16, far: &str, far_port: u16) -> usize {
     let ends = [(near.to_owned(), port), (far.to_owned(), far_port)];
     if ends.iter().any(|end| avoid.switches.contains(&end.0) || avoid.ports.contains(end)) {

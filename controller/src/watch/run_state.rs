@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a `run` of the fabric tells over HTTP: what routes leave out, and how far programs are replaced.
+//! What a `run` of the fabric tells over HTTP: what routes leave out, and how far programs are
+//! replaced.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

@@ -52,8 +52,8 @@ pub(crate) fn entries<'n>(
 }
 
 impl<'n> Fields<'n> {
-    /// Takes a mapping apart; unknown and doubled keys are reported. Something else than a mapping is reported and reads
-    /// as an empty one.
+    /// Takes a mapping apart; unknown and doubled keys are reported. Something else than a mapping
+    /// is reported and reads as an empty one.
     pub(crate) fn of(node: &'n Node, path: &str, valid: &[&str], problems: &mut Problems) -> Self {
         let mut values = BTreeMap::new();
         if matches!(node.value, Value::Scalar(_) | Value::Sequence(_)) {

@@ -19,7 +19,8 @@ pub struct Problem {
 
 /// All mistakes found in a fabric file, in the order of its lines.
 ///
-/// Display gives one a line, `fabric.yaml:12: switches.s1.adress: unknown key; did you mean 'address'? …`, and of very many the first.
+/// Display gives one a line, `fabric.yaml:12: switches.s1.adress: unknown key; did you mean
+/// 'address'? …`, and of very many the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
     pub(crate) file: String,

@@ -5,8 +5,8 @@ use crate::run_support::{Embedded, frame_with};
 use trimwire_controller::show::{Rows, What, show_blocking};
 use trimwire_controller::{Artifacts, Fabric, Options, apply_blocking};
 
-/// Packets cut of so many that come at once, on an idle port of 10 Gbit/s.
-fn cut(fabric: &Fabric, switch: &Embedded, now: &mut u64, dscp: u8, packets: usize) -> i64 {
+/// Packets trimmed of so many that come at once, on an idle port of 10 Gbit/s.
+fn trims(fabric: &Fabric, switch: &Embedded, now: &mut u64, dscp: u8, packets: usize) -> i64 {
     let trimmed = || {
         let shown =
             show_blocking(fabric, &Artifacts::embedded().unwrap(), &Options::default(), What::Counters);
@@ -20,7 +20,7 @@ fn cut(fabric: &Fabric, switch: &Embedded, now: &mut u64, dscp: u8, packets: usi
 
 /// MLT §4.2.2: front layers are served first, and give way first.
 #[test]
-fn a_burst_that_is_cut_in_the_front_layers_class_passes_whole_in_the_back_layers() {
+fn a_burst_that_is_trimmed_in_the_front_layers_class_passes_whole_in_the_back_layers() {
     let switch = tokio::runtime::Runtime::new().unwrap();
     let _entered = switch.enter();
     let switch = Embedded::start(1);
@@ -40,9 +40,10 @@ links:
     let report = apply_blocking(&fabric, &Artifacts::embedded().unwrap(), &Options::default()).unwrap();
     assert!(report.is_ok(), "{report}");
     let mut now = 0;
-    // 40, 60, 80 and 100 us of line rate are 36, 54, 72 and 89 packets of 1,406 bytes; one more is on the line.
-    let mut cut = |dscp, packets| cut(&fabric, &switch, &mut now, dscp, packets);
+    // 40, 60, 80 and 100 us of line rate are 36, 54, 72 and 89 packets of 1,406 bytes; one more is
+    // on the line.
+    let mut trims = |dscp, packets| trims(&fabric, &switch, &mut now, dscp, packets);
     let classes = [3, 7, 11, 15];
-    assert_eq!(classes.map(|dscp| cut(dscp, 60)), [23, 5, 0, 0]);
-    assert_eq!(classes.map(|dscp| cut(dscp, 100)), [63, 45, 27, 10]);
+    assert_eq!(classes.map(|dscp| trims(dscp, 60)), [23, 5, 0, 0]);
+    assert_eq!(classes.map(|dscp| trims(dscp, 100)), [63, 45, 27, 10]);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a target counts that the others do not: packets that a traffic manager had no room for, and egress cut (docs/how-to/tofino.md).
+//! What a target counts that the others do not: packets that a traffic manager had no room for, and
+//! egress trimmed (docs/how-to/tofino.md).
 
 use std::net::SocketAddr;
 
@@ -30,13 +31,14 @@ pub(crate) fn with_deflected() -> Artifacts {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn packets_that_egress_had_to_cut_are_exported_and_are_among_sonics_trim_pkts() {
+async fn packets_that_egress_had_to_trim_are_exported_and_are_among_sonics_trim_pkts() {
     let switch = Embedded::start(1);
     let fabric = Fabric::from_yaml(&single(switch.address, "interval: 100ms"), "fabric.yaml").unwrap();
     let artifacts = with_deflected();
     let report = apply(&fabric, &artifacts, &Options::default()).await.unwrap();
     assert!(report.is_ok(), "{report}");
-    // All but 19 are cut in ingress (implementations.rs), and seven more are as if they had been in egress.
+    // All but 19 are trimmed in ingress (implementations.rs), and seven more are as if they had been in
+    // egress.
     switch.forward(0, &vec![frame(); 100]);
     let mut client = Client::connect(&switch.address.to_string()).await.unwrap();
     client.arbitrate(1, 7, Role::default()).await.unwrap();

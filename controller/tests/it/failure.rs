@@ -152,7 +152,8 @@ async fn a_dead_spine_is_out_of_routes_at_once_and_back_after_its_hold_down() {
     controller.stop().await;
 }
 
-/// The far leaf learns of it, too: the spine has no other way there, and would drop what it is sent.
+/// The far leaf learns of it, too: the spine has no other way there, and would drop what it is
+/// sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_link_is_out_of_routes_at_both_of_its_ends_and_beyond() {
     let switches = start();
@@ -210,7 +211,8 @@ async fn where_all_others_are_dead_a_drained_spine_is_used() {
     controller.stop().await;
 }
 
-/// Another controller with our election id, a second `run` by mistake: its switches are not ours to write to, but they are alive.
+/// Another controller with our election id, a second `run` by mistake: its switches are not ours to
+/// write to, but they are alive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_whose_primary_has_our_election_id_is_not_dead() {
     let switches = start();
@@ -246,7 +248,8 @@ async fn a_controller_that_starts_beside_a_dead_spine_never_routes_over_it() {
     controller.stop().await;
 }
 
-/// `drain` notes it where `run` looks every second, and says when the neighbours route so; without a `run` it says that nobody does.
+/// `drain` notes it where `run` looks every second, and says when the neighbours route so; without
+/// a `run` it says that nobody does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drain_waits_until_neighbours_route_round_a_switch_and_undrain_takes_it_back() {
     let switches = start();
@@ -269,7 +272,8 @@ async fn drain_waits_until_neighbours_route_round_a_switch_and_undrain_takes_it_
     let run = command(&["run", "--metrics", "off"]).stdout(null()).stderr(null()).spawn().unwrap();
     let run = Child(run);
     until_ports(&fabric, &[], &[1, 2], &[1, 2]).await;
-    // A file that was changed since, and not for its routes, is not waited for: `run` has not read it.
+    // A file that was changed since, and not for its routes, is not waited for: `run` has not read
+    // it.
     let changed = leaf_spine_text(addresses, "interval: 5s") + "policy: { shallow_at: 30us }\n";
     std::fs::write(&file, changed).unwrap();
     let (code, out, err) = output(&["drain", "--reason", "optics"], "spine1");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What goes to each kind of switch for one fabric file, Write by Write, against committed text.
 //!
-//! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-controller --test it golden::` writes the text anew; the difference is for
-//! people to review.
+//! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-controller --test it golden::` writes the text
+//! anew; the difference is for people to review.
 
 use crate::programs;
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches that tell of their ports by gNMI: a model that takes what Stratum takes, and answers as it does.
+//! Switches that tell of their ports by gNMI: a model that takes what Stratum takes, and answers as
+//! it does.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

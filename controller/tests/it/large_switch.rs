@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with more ports than a Read has room for cells, and clients that keep connections without saying anything.
+//! Switches with more ports than a Read has room for cells, and clients that keep connections
+//! without saying anything.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Modules form a tree of uses: types at the bottom, who reads them above, who computes on them above that, and no circle.
+//! Modules form a tree of uses: types at the bottom, who reads them above, who computes on them
+//! above that, and no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,9 +58,9 @@ fn modules_do_not_use_each_other_in_a_circle() {
 }
 
 #[test]
-fn neither_do_the_parts_of_a_roll_out() {
+fn neither_do_the_parts_of_the_engine() {
     let mut graph = Graph::new();
-    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rollout"), "super::", None, &mut graph);
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine"), "super::", None, &mut graph);
     assert!(graph.len() > 8, "{graph:?}");
     assert_tree(graph);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alert rules and the dashboard of `packaging/monitoring` speak of metrics, labels and causes that there are.
+//! Alert rules and the dashboard of `packaging/monitoring` speak of metrics, labels and causes that
+//! there are.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -116,7 +117,8 @@ fn the_dashboard_shows_metrics_that_exist_and_its_panels_do_not_overlap() {
     assert_eq!(variables, BTreeSet::from(["datasource", "switch"]));
 }
 
-/// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+/// The lines that describe metrics, and the labels of one series of each: what `make reference`
+/// prints.
 fn described(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut kept = String::new();

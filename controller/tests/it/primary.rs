@@ -22,7 +22,8 @@ fn is_well(status: &SwitchStatus) -> bool {
     status.up && status.primary && status.in_place == Some(true)
 }
 
-/// Waits until these switches are as asked, and the fabric has this leader, as this controller sees it.
+/// Waits until these switches are as asked, and the fabric has this leader, as this controller sees
+/// it.
 async fn seen(
     controller: &Controller,
     leader: Leader,

@@ -245,7 +245,8 @@ async fn a_thousand_places_are_not_needed_for_forty_switches() {
     assert_eq!(report.switches.len(), 40);
 }
 
-/// Tofino's kinds of entities over the wire: meters, which are always there, and mirror sessions, of which some are ours.
+/// Tofino's kinds of entities over the wire: meters, which are always there, and mirror sessions,
+/// of which some are ours.
 #[tokio::test]
 async fn meters_and_mirror_sessions_are_written_once_and_repaired_and_others_are_left_alone() {
     use trimwire_p4runtime::entity;

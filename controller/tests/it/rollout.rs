@@ -64,8 +64,8 @@ impl Gate {
     }
 }
 
-/// Three switches stop answering between the plan and the roll-out. Each would keep its place for the whole timeout, which is longer
-/// than slow switches keep theirs elsewhere.
+/// Three switches stop answering between the plan and the roll-out. Each would keep its place for
+/// the whole timeout, which is longer than slow switches keep theirs elsewhere.
 #[tokio::test]
 async fn no_more_switches_are_worked_on_at_a_time_than_asked_for_however_slow_they_are() {
     let mut gates = Vec::new();
@@ -221,13 +221,15 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
         std::fs::read_dir(place.folder.path().join(".trimwire/fabric.yaml")).unwrap().collect();
     assert_eq!(left.len(), 3 + 2, "records and files, and nothing half written: {left:?}");
 
-    // Somebody else's program is not replaced without being asked for, and nobody can be asked here.
+    // Somebody else's program is not replaced without being asked for, and nobody can be asked
+    // here.
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build/bmv2");
     let json = std::fs::read_to_string(other.join("trimwire.json")).unwrap() + "\n";
     std::fs::write(place.folder.path().join("other.json"), json).unwrap();
     let p4info = other.join("trimwire.p4info.txtpb").display().to_string();
-    let mut apply =
-        vec!["apply", "fabric.yaml", "--settle", "0", "--p4info", &p4info, "--pipeline-json", "other.json"];
+    let pipeline = format!("device_id: 1, pipeline: {{ p4info: \"{p4info}\", json: other.json }}");
+    std::fs::write(&file, first.replacen("device_id: 1", &pipeline, 1)).unwrap();
+    let mut apply = vec!["apply", "fabric.yaml", "--settle", "0"];
     let text = place.ends_with(1, &apply);
     assert!(text.contains("run another program: s1") && text.contains("--yes goes on"), "{text}");
     assert!(text.contains("takes over when its tables are written"), "{text}");
@@ -252,7 +254,8 @@ fn a_detailed_exit_code_tells_what_differs_from_what_cannot_be_looked_at() {
     place.ends_with(0, &["plan", "fabric.yaml"]);
     place.ends_with(0, &["apply", "--settle", "0", "fabric.yaml"]);
     place.ends_with(0, &plan);
-    // Nobody knows whether a dead switch would change, and so it is neither 0 nor 4, whatever the others do.
+    // Nobody knows whether a dead switch would change, and so it is neither 0 nor 4, whatever the
+    // others do.
     write(&[dead_address()]);
     let text = place.ends_with(1, &plan);
     assert!(text.contains("s0") && text.contains("unreachable") && text.contains("0 of 1"), "{text}");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller that keeps running, against embedded switches that are restarted, written to by others, slow and dead.
+//! A controller that keeps running, against embedded switches that are restarted, written to by
+//! others, slow and dead.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::run_support::{Embedded, chains, dead_address, delaying_proxy, eventually, frame, get, single};
-use trimwire_controller::run::task::Drift;
-use trimwire_controller::run::{Controller, RunOptions, SwitchStatus};
+use trimwire_controller::run::{Controller, Drift, RunOptions, SwitchStatus};
 use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options, plan};
 use trimwire_p4runtime::client::{Arbitration, Client, Role};
 use trimwire_p4runtime::entity::{self, TableEntryBuilder};
@@ -139,7 +139,8 @@ async fn sixty_four_switches_are_kept_in_place_through_restarts_foreign_writes_a
     first.stop().await;
 }
 
-/// A controller that went on writing would have updates refused: the switch takes them from its primary alone.
+/// A controller that went on writing would have updates refused: the switch takes them from its
+/// primary alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_demoted_in_the_middle_of_writing_stops_and_goes_on_when_it_is_back() {
     let switch = Embedded::start(1);
@@ -217,7 +218,8 @@ async fn another_file_is_taken_while_running_and_what_it_changes_is_no_drift() {
     controller.stop().await;
 }
 
-/// Polls the metrics until these lines are in them. The switch's time is nobody's but the test's, and has to pass.
+/// Polls the metrics until these lines are in them. The switch's time is nobody's but the test's,
+/// and has to pass.
 async fn scraped(address: SocketAddr, switch: &Embedded, now: &mut u64, lines: &[&str]) -> String {
     let mut last = String::new();
     let polling = async {
@@ -237,7 +239,8 @@ async fn scraped(address: SocketAddr, switch: &Embedded, now: &mut u64, lines: &
     last
 }
 
-/// How many packets are cut is what `implementations.rs` derives from the file's 20 µs at 10 Gbit/s: all but 19.
+/// How many packets are trimmed is what `implementations.rs` derives from the file's 20 µs at 10
+/// Gbit/s: all but 19.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_count_trims_in_sonics_words_and_digests_tell_when_trimming_starts_and_stops() {
     let switch = Embedded::start(1);

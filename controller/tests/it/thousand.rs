@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A thousand switches: how long the failure of one takes to be in every route. A measurement of minutes, not a test:
-//! `cargo test -p trimwire-controller --test it thousand:: -- --ignored --nocapture`.
+//! A thousand switches: how long the failure of one takes to be in every route. A measurement of
+//! minutes, not a test: `cargo test -p trimwire-controller --test it thousand:: -- --ignored
+//! --nocapture`.
 
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ async fn new_programs_for_a_fat_tree_take_less_time_when_eight_switches_have_the
     assert!(taken[1] < taken[0], "{taken:?}");
 }
 
-/// An aggregation switch of a fat tree: all edge switches of all pods have to leave it out, and so have the other pods' of its number.
+/// An aggregation switch of a fat tree: all edge switches of all pods have to leave it out, and so
+/// have the other pods' of its number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement of minutes"]
 async fn the_failure_of_an_aggregation_switch_is_in_every_route() {

@@ -17,7 +17,8 @@ fn server(ca: &Authority, with_clients_of: Option<&Authority>) -> Tls {
     Tls { certificate: certificate.into_bytes(), key: key.into_bytes(), client_ca }
 }
 
-/// A folder with `ca.pem`, `controller.pem` and `controller.key`, and the path of a fabric file that would stand in it.
+/// A folder with `ca.pem`, `controller.pem` and `controller.key`, and the path of a fabric file
+/// that would stand in it.
 fn folder(ca: &Authority) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let Pem { certificate, key } = ca.client();

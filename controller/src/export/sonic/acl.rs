@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is never trimmed: flows that opted out, and code points that share a queue with trimmable ones.
+//! What is never trimmed: flows that opted out, and code points that share a queue with trimmable
+//! ones.
 
 use std::net::IpAddr;
 

@@ -16,7 +16,8 @@ const MOST_LIMITS: usize = 12;
 /// Limits that queues ask for, in bytes, with the queues' names.
 type Asked = BTreeMap<u64, BTreeSet<String>>;
 
-/// The power of two whose α gives a queue that is alone in its pool the limit: limit = α (pool − limit).
+/// The power of two whose α gives a queue that is alone in its pool the limit: limit = α (pool −
+/// limit).
 pub(super) fn alpha(limit: u64, pool_size: u64) -> i32 {
     if limit >= pool_size {
         return *ALPHA.end();
@@ -110,7 +111,8 @@ impl Writer<'_> {
         self.note(Fidelity::Check, "policy", "BUFFER_PROFILE.pool", message);
     }
 
-    /// How the limits of one knob are written, and what is lost of them. `beside` are fields that come with the threshold.
+    /// How the limits of one knob are written, and what is lost of them. `beside` are fields that
+    /// come with the threshold.
     fn limits(&mut self, knob: &str, beside: &str, what: &str, asked: &Asked) {
         const FIELD: &str = "BUFFER_PROFILE.dynamic_th";
         let Thresholds::Dynamic { pool_size } = self.platform.thresholds else {

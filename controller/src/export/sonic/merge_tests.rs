@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Merging into what switches have. The samples are cut down to what matters: pools, profiles, ranges, schedulers, PFC and WRED
-//! as the images of two vendors set them up, two ports each.
+//! Merging into what switches have. The samples are cut down to what matters: pools, profiles,
+//! ranges, schedulers, PFC and WRED as the images of two vendors set them up, two ports each.
 
 use serde_json::{Value, json};
 
 use super::tests::{FABRIC, conforms};
 use super::*;
 
-/// As NVIDIA's: dynamic pools, one of them for lossless queues; ranges of queues; queues 3 and 4 lossless, with WRED.
+/// As NVIDIA's: dynamic pools, one of them for lossless queues; ranges of queues; queues 3 and 4
+/// lossless, with WRED.
 fn spectrum() -> Value {
     let port = |name: &str| {
         json!({
@@ -58,7 +59,8 @@ fn spectrum() -> Value {
     all
 }
 
-/// As Arista's for Broadcom: one lossy pool, one range of ten queues over both ports, nothing lossless.
+/// As Arista's for Broadcom: one lossy pool, one range of ten queues over both ports, nothing
+/// lossless.
 fn tomahawk() -> Value {
     json!({
         "BUFFER_POOL": {
@@ -83,7 +85,8 @@ fn merged(sample: &Value, more: &str, disable_pfc: bool) -> Result<Export, Expor
     Ok(export)
 }
 
-/// RFC 6902, as far as the patches go: every path leads somewhere, nothing is added over what is there.
+/// RFC 6902, as far as the patches go: every path leads somewhere, nothing is added over what is
+/// there.
 fn apply(document: &Value, patch: &[PatchOperation]) -> Value {
     let mut document = document.clone();
     for PatchOperation { op, path, value } in patch {
@@ -221,7 +224,8 @@ fn code_points_that_the_patch_moves_to_another_traffic_class_are_listed() {
             .collect()
     };
     let mut sample = spectrum();
-    // A map leaves code points out: they are in class 0. Lossless storage, voice, BGP and network control.
+    // A map leaves code points out: they are in class 0. Lossless storage, voice, BGP and network
+    // control.
     sample["DSCP_TO_TC_MAP"]["AZURE"] =
         json!({ "3": "3", "8": "0", "26": "3", "46": "5", "48": "6", "56": "6" });
     let found = moved(&sample);
@@ -234,7 +238,8 @@ fn code_points_that_the_patch_moves_to_another_traffic_class_are_listed() {
         ),
         "{both}"
     );
-    // Neighbours are a range, and ports with other maps have a note of their own. Older images write references in brackets.
+    // Neighbours are a range, and ports with other maps have a note of their own. Older images
+    // write references in brackets.
     sample["PORT_QOS_MAP"]["Ethernet2"]["dscp_to_tc_map"] = json!("[DSCP_TO_TC_MAP|VOICE]");
     let voice: serde_json::Map<String, Value> = (40..48).map(|dscp| (dscp.to_string(), json!("5"))).collect();
     sample["DSCP_TO_TC_MAP"]["VOICE"] = Value::Object(voice);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way from what a switch has to what it is to have, as a JSON patch (RFC 6902) for `config apply-patch`.
+//! The way from what a switch has to what it is to have, as a JSON patch (RFC 6902) for `config
+//! apply-patch`.
 //!
-//! Rows of ours are added or replaced. Of the switch's own, that goes which would stand beside ours and contradict it: ranges of
-//! queues that hold one of ours (the rest of a range is written again), WRED profiles that drop before the point of trimming,
-//! and PFC in queues that are to trim.
+//! Rows of ours are added or replaced. Of the switch's own, that goes which would stand beside ours
+//! and contradict it: ranges of queues that hold one of ours (the rest of a range is written
+//! again), WRED profiles that drop before the point of trimming, and PFC in queues that are to
+//! trim.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -93,7 +93,8 @@ impl Present {
         self.0.get(table).into_iter().flatten()
     }
 
-    /// Rows of a table by port and queues, with the ports and the queues of their keys: `Ethernet0,Ethernet4|0-2`.
+    /// Rows of a table by port and queues, with the ports and the queues of their keys:
+    /// `Ethernet0,Ethernet4|0-2`.
     pub(super) fn by_queue(&self, table: &str) -> Vec<(&String, BTreeSet<String>, BTreeSet<u8>)> {
         let parts = |key: &str| {
             let (ports, queues) = key.rsplit_once('|')?;
@@ -115,14 +116,15 @@ impl Present {
         list.split(',').filter_map(|queue| queue.trim().parse().ok()).collect()
     }
 
-    /// The map from code points to traffic classes that a port has: its own, or that of the whole switch.
+    /// The map from code points to traffic classes that a port has: its own, or that of the whole
+    /// switch.
     pub(super) fn dscp_map(&self, port: &str) -> Option<String> {
         let of = |key: &str| self.text("PORT_QOS_MAP", key, "dscp_to_tc_map");
         of(port).or_else(|| of("global")).map(bare)
     }
 
-    /// The traffic class that one of the maps gives to a code point. It is 0 for those that the map leaves out (SAI's `saiqosmap.h`,
-    /// defaults of `SAI_QOS_MAP_ATTR_MAP_TO_VALUE_LIST`).
+    /// The traffic class that one of the maps gives to a code point. It is 0 for those that the map
+    /// leaves out (SAI's `saiqosmap.h`, defaults of `SAI_QOS_MAP_ATTR_MAP_TO_VALUE_LIST`).
     pub(super) fn traffic_class(&self, map: &str, code_point: u8) -> u8 {
         let class = self.text("DSCP_TO_TC_MAP", map, &code_point.to_string());
         class.and_then(|class| class.parse().ok()).unwrap_or(0)
@@ -170,7 +172,8 @@ impl Present {
         }
     }
 
-    /// `platform` with the switch's own pool, in the pool's own mode. `pool` and `pool_size` are what the user says of them.
+    /// `platform` with the switch's own pool, in the pool's own mode. `pool` and `pool_size` are
+    /// what the user says of them.
     pub fn fit(
         &self,
         platform: Platform,

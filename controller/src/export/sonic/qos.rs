@@ -10,12 +10,14 @@ use crate::units::{self, NEVER};
 
 /// Name of our maps.
 pub(super) const MAP: &str = "TRIMWIRE";
-/// What NVIDIA Spectrum-4 trims to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other vendors have ranges of their own.
+/// What NVIDIA Spectrum-4 trims to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other
+/// vendors have ranges of their own.
 const SPECTRUM: std::ops::RangeInclusive<u16> = 256..=1024;
 const SPECTRUM_STEP: u16 = 4;
 
 impl Writer<'_> {
-    /// Traffic classes are queue numbers; trimmed packets have one of their own, so that a port's map remarks nothing else.
+    /// Traffic classes are queue numbers; trimmed packets have one of their own, so that a port's
+    /// map remarks nothing else.
     fn trim_tc(&self) -> u8 {
         let used: Vec<u8> = self.fabric.queues.named().into_iter().map(|(_, queue)| queue).collect();
         (0..=7).find(|tc| !used.contains(tc)).unwrap_or(8)
@@ -62,8 +64,9 @@ impl Writer<'_> {
         self.replaced_maps();
     }
 
-    /// Which code points leave the traffic class that the switch's own maps give them: the file knows nothing of the other traffic
-    /// of these ports, routing protocols among it, and makes it best effort.
+    /// Which code points leave the traffic class that the switch's own maps give them: the file
+    /// knows nothing of the other traffic of these ports, routing protocols among it, and makes it
+    /// best effort.
     fn replaced_maps(&mut self) {
         const SONIC: &str = "PORT_QOS_MAP.dscp_to_tc_map";
         let best_effort = self.fabric.queues.best_effort;

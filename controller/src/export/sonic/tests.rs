@@ -33,9 +33,10 @@ use Kind::{Foreign, Foreigns, Named, Number, NumberOr, Prefix, Row, Text, Word, 
 const BIG: i64 = i64::MAX;
 const YES: &[&str] = &["true", "false"];
 
-/// Tables, what their keys are made of (parts are divided by `|`), their fields, and those that are mandatory. Read off
-/// sonic-net/sonic-buildimage at 086b03bd70f9, folder `src/sonic-yang-models`: `yang-models/*.yang`, and for ACLs
-/// `yang-templates/sonic-acl.yang.j2` with `sonic-types.yang.j2`.
+/// Tables, what their keys are made of (parts are divided by `|`), their fields, and those that are
+/// mandatory. Read off sonic-net/sonic-buildimage at 086b03bd70f9, folder `src/sonic-yang-models`:
+/// `yang-models/*.yang`, and for ACLs `yang-templates/sonic-acl.yang.j2` with
+/// `sonic-types.yang.j2`.
 type Model = (&'static str, &'static [Kind], &'static [(&'static str, Kind)], &'static [&'static str]);
 const YANG: &[Model] = &[
     // sonic-trimming.yang
@@ -173,7 +174,8 @@ const YANG: &[Model] = &[
     ),
 ];
 
-/// Maps: their fields are the keys of a list. sonic-dscp-tc-map.yang, sonic-tc-queue-map.yang, sonic-tc-dscp-map.yang.
+/// Maps: their fields are the keys of a list. sonic-dscp-tc-map.yang, sonic-tc-queue-map.yang,
+/// sonic-tc-dscp-map.yang.
 type Map = (&'static str, (i64, i64), (i64, i64));
 const MAPS: &[Map] = &[
     ("DSCP_TO_TC_MAP", (0, 63), (0, 15)),
@@ -351,7 +353,7 @@ fn code_points_that_differ_by_port_are_the_hld_s_asymmetric_sample() {
     let trimming = |field| text(&export, "SWITCH_TRIMMING", "GLOBAL", field);
     assert_eq!(trimming("dscp_value"), "from-tc");
     let tc = trimming("tc_value");
-    // Queue 1 is nobody's: traffic class 1 is that of packets cut here, and no others are remarked.
+    // Queue 1 is nobody's: traffic class 1 is that of packets trimmed here, and no others are remarked.
     assert_eq!(tc, "1");
     assert_eq!(text(&export, "TC_TO_QUEUE_MAP", "TRIMWIRE", tc), "6");
     assert!((0..64).all(|dscp| text(&export, "DSCP_TO_TC_MAP", "TRIMWIRE", &dscp.to_string()) != tc));
@@ -479,7 +481,8 @@ fn what_sonic_lacks_is_said() {
     assert!(export.notes.is_sorted_by_key(|note| note.fidelity), "the worst first");
 }
 
-/// α is at least 2⁻⁸, which of 32 MB is 125 KB: five times what one class asks for, ten times what the other does.
+/// α is at least 2⁻⁸, which of 32 MB is 125 KB: five times what one class asks for, ten times what
+/// the other does.
 #[test]
 fn what_a_dynamic_threshold_becomes_is_said_in_bytes_and_is_a_warning_where_it_is_far_from_the_file() {
     let dynamic =
@@ -515,7 +518,8 @@ fn what_a_dynamic_threshold_becomes_is_said_in_bytes_and_is_a_warning_where_it_i
         "powers between are near"
     );
 
-    // Where a power of two is near each of them, and they get different ones, there is nothing to warn of.
+    // Where a power of two is near each of them, and they get different ones, there is nothing to
+    // warn of.
     let small = exported(policy, &dynamic(1_000_000));
     let near = messages(&small, Fidelity::Near, "policy.shallow_at", field);
     assert!(
@@ -575,7 +579,8 @@ fn wrong_names_are_reported_with_the_valid_ones() {
 }
 
 proptest! {
-    /// The limit that a power of two gives a lone queue, against the limit asked for: no other power is nearer in ratio.
+    /// The limit that a power of two gives a lone queue, against the limit asked for: no other
+    /// power is nearer in ratio.
     #[test]
     fn the_dynamic_threshold_is_the_nearest_power(limit in 1_u64..1 << 30, pool in 1_u64..1 << 32) {
         let found = alpha(limit, pool);

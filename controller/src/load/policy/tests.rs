@@ -94,7 +94,7 @@ fn defaults_make_room_for_what_is_given() {
 }
 
 #[test]
-fn front_layers_are_cut_before_back_layers() {
+fn front_layers_are_trimmed_before_back_layers() {
     let thresholds = |fabric: &Fabric, important: usize| -> Vec<[u32; 4]> {
         let of = |queue| {
             let policy: QueuePolicy = fabric.policies["s1"][&1].queues[queue][important];
@@ -184,9 +184,10 @@ fn impossible_sizes_and_limits_are_errors() {
     assert!(found.contains("needs the fabric's round-trip time; write rtt: 20us at the top"), "{found}");
 }
 
-/// A switch may cut to what it is told: heads have to stay whole for the longest header of the fabric's packets.
+/// A switch may trim to what it is told: heads have to stay whole for the longest header of the
+/// fabric's packets.
 #[test]
-fn no_size_cuts_into_the_heads_of_the_fabric_s_packets() {
+fn no_size_trims_into_the_heads_of_the_fabric_s_packets() {
     let file = |size: &str| text(&format!("policy: {{ deep_size: {size} }}"));
     assert!(Fabric::from_yaml(&file("62B"), "f").is_ok());
     let with_ip6 = |size: &str| file(size).replacen("ip: 10.0.0.1,", "ip: 10.0.0.1, ip6: \"fd00::1\",", 1);
@@ -209,7 +210,7 @@ fn sizes_in_planes_keep_the_tags_of_sealed_packets() {
 }
 
 #[test]
-fn cut_packets_get_half_the_line_unless_the_file_says_otherwise() {
+fn trimmed_packets_get_half_the_line_unless_the_file_says_otherwise() {
     let cap = |policy: &str, port: u16| fabric(policy).policies["s1"][&port].trim_cap;
     // 50 % of 10 Gbit/s; 100 µs of line rate at once; 5e9 / 8 × 1.024 ms = 640,000 bytes.
     let default = cap("", 1).unwrap();
@@ -231,7 +232,7 @@ fn cut_packets_get_half_the_line_unless_the_file_says_otherwise() {
 }
 
 #[test]
-fn the_code_point_of_cut_packets_is_the_ports_the_last_hops_or_the_fabrics() {
+fn the_code_point_of_trimmed_packets_is_the_ports_the_last_hops_or_the_fabrics() {
     let two = |policy: &str| {
         let text =
             text(policy).replace("hosts:", "hosts:\n  h3: { ip: 10.0.0.3, mac: \"02:00:00:00:00:03\" }");

@@ -234,7 +234,8 @@ fn every_mistake_is_named_with_its_line_and_the_nearest_valid_word() {
 }
 
 proptest! {
-    /// Whatever the numbers: every name, address and port is there once, and each rack has its hosts.
+    /// Whatever the numbers: every name, address and port is there once, and each rack has its
+    /// hosts.
     #[test]
     fn generated_fabrics_are_whole(
         leaves in 1_u64..7, spines in 1_u64..5, hosts in 1_u64..6, parallel in 1_u64..4, device_id in 0_u64..1000,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches, hosts and links of a generated fabric. Names and numbers are documented in `docs/reference/fabric-file.md`: people write
-//! them in overrides, so they never depend on anything but the generator's own numbers.
+//! Switches, hosts and links of a generated fabric. Names and numbers are documented in
+//! `docs/reference/fabric-file.md`: people write them in overrides, so they never depend on
+//! anything but the generator's own numbers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch that keeps P4Runtime's rules and nothing else: a map of entities. It can be told to misbehave.
+//! A switch that keeps P4Runtime's rules and nothing else: a map of entities. It can be told to
+//! misbehave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -32,7 +33,8 @@ pub(crate) struct State {
     pub config: Option<ForwardingPipelineConfig>,
     index: Option<Index>,
     pub entities: BTreeMap<EntityKey, Entity>,
-    /// Election ids of open streams: twice where a controller bids anew before its last stream has ended.
+    /// Election ids of open streams: twice where a controller bids anew before its last stream has
+    /// ended.
     bids: Vec<u128>,
     highest: Option<u128>,
     /// Updates per Write, in order.

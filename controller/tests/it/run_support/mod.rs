@@ -63,7 +63,8 @@ impl Embedded {
         self.serve();
     }
 
-    /// Takes frames in at `now` on port 1, sends everything that is queued, and gives when that was.
+    /// Takes frames in at `now` on port 1, sends everything that is queued, and gives when that
+    /// was.
     pub(crate) fn forward(&self, now: u64, frames: &[Vec<u8>]) -> u64 {
         let mut switch = self.switch.lock().unwrap();
         for frame in frames {
@@ -178,7 +179,8 @@ pub(crate) fn chains(addresses: &[SocketAddr], controller: &str) -> String {
     text
 }
 
-/// `examples/fabrics/single-switch.yaml` for a switch at this address, with this line in `controller`.
+/// `examples/fabrics/single-switch.yaml` for a switch at this address, with this line in
+/// `controller`.
 pub(crate) fn single(address: SocketAddr, controller: &str) -> String {
     let text = include_str!("../../../../examples/fabrics/single-switch.yaml");
     assert!(!text.contains("\ncontroller:"), "the example says nothing of the controller");
@@ -189,7 +191,8 @@ pub(crate) fn single(address: SocketAddr, controller: &str) -> String {
     )
 }
 
-/// An Ethernet, IPv4 and UDP frame from h1 to h2 of the example, important and of class 0, 1406 bytes in all.
+/// An Ethernet, IPv4 and UDP frame from h1 to h2 of the example, important and of class 0, 1406
+/// bytes in all.
 pub(crate) fn frame() -> Vec<u8> {
     frame_with(3)
 }
