@@ -13,8 +13,8 @@ import json
 import os
 import re
 import subprocess
-import textwrap
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -33,10 +33,11 @@ METRICS = (
 )
 SCENARIO = ROOT / "lab/src/sim/scenario"
 
-# Variables that no option of a program stands for: (who reads it, what it means). A variable that a
-# source reads and that neither this table nor a program's help names is an error.
+# Variables that no option of a program stands for: (who reads it, what it means). A variable that a source reads and that
+# neither this table nor a program's help names is an error.
 VARIABLES = {
     "CARGO_TARGET_DIR": ("Mininet scripts", "Folder of cargo's builds, where the programs are looked for."),
+    "LOCAL_RANK": ("the Python package", "This rank's number on its host, as torchrun sets it: its GPU, and the port of its metrics."),
     "LOCAL_WORLD_SIZE": ("`trimwire.torch`", "Ranks on this host, as torchrun sets it."),
     "SWITCH": ("Mininet scripts", "Switch to run: `trimwire` (the default) or `bmv2`."),
     "TORCHELASTIC_RESTART_COUNT": ("`trimwire.torch`", "Restarts of the job, as torchrun counts them."),
@@ -134,10 +135,6 @@ def command_page(helps: list[Help]) -> str:
     counts = Counter(option for each in helps for option, _ in options_of(each.text))
     common = [option for option, count in counts.items() if count > 1]
     lines = [f"# `{helps[0].name}`", "", f"What `--help` prints of {helps[0].name} and its {len(helps) - 1} commands.", ""]
-    counts = Counter(option[0] for each in helps for option in OPTION.finditer(each.text))
-    shared = {text for text, count in counts.items() if count > FEW}
-    if shared:
-        lines.append("Options of several commands are printed [once, at the end](#options-of-several-commands).\n")
     for each in helps[1:]:
         lines.append(f"- [`{each.name}`](#{anchor(each.name)})")
     if common:

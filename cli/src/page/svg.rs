@@ -93,19 +93,12 @@ pub(super) fn draw(figure: &Figure) -> String {
     for (series, points) in &drawn {
         let number = names.iter().position(|name| *name == series.name).unwrap_or(0);
         let places: Vec<(f64, f64)> = points.iter().map(|point| place(*point)).collect();
-        mark(&mut svg, series, number, &places, points, &|value| up.place(value));
+        mark(&mut svg, series, number, &places);
     }
     svg + &keys + "</svg>"
 }
 
-fn mark(
-    svg: &mut String,
-    series: &Series,
-    number: usize,
-    places: &[(f64, f64)],
-    points: &[(f64, f64)],
-    up: &dyn Fn(f64) -> f64,
-) {
+fn mark(svg: &mut String, series: &Series, number: usize, places: &[(f64, f64)]) {
     let (colour, name) = (number % COLOURS, escape(&series.name));
     match &series.mark {
         Mark::Line => {
