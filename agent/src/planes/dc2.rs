@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DC2, algorithm 1: five laws over the delay monitor, with the parameters of table I.
+//! DC2, algorithm 1: five algorithms over the delay monitor, with the parameters of table I.
 //!
 //! The printed algorithm has lost the bodies of DA2 and DA3, and of DA5 the nesting. They are put
 //! together again from the words of §IV-A:
 //!
 //! - DA2, "AIMD … when the delay is outside the range [a − d_var, a + d_var]": below, k + k_inc;
-//!   above, k · β, β being "multiplicative decrease
-//! factor"; within, k. "Delay variation from target" 0.05 is taken as a share of a: in seconds it
-//! would mean another thing for every model.
+//!   above, k · β, where β is the "multiplicative decrease factor"; within, k. "Delay variation from
+//!   target" 0.05 is taken as a share of a: in seconds it would mean another thing for every model.
 //! - DA3, "additive decrease instead": above, k − k_dec.
 //! - DA4's text adds k/2 where its pseudocode adds k_inc; the pseudocode is taken.
 //! - DA5: below α m, k + k_inc; above α a, k (1 − β (d − α a) / (d − α m)); else DA4.

@@ -73,7 +73,8 @@ pub(super) fn attempt(
     waiting_ns: u64,
 ) -> Result<Agreed, Attempt> {
     let left_ns = deadline_ns.saturating_sub(clock.now_ns()).clamp(1_000_000, CONNECTING_NS);
-    let tcp = TcpStream::connect_timeout(&address, Duration::from_nanos(left_ns)).map_err(again)?;
+    let tcp =
+        TcpStream::connect_timeout(&address, Duration::from_nanos(left_ns)).map_err(|error| again(&error))?;
     // Where nobody listens, the system may give an outgoing connection the very port that it looks
     // for.
     if tcp.local_addr().is_ok_and(|own| own == address) {
@@ -116,7 +117,7 @@ pub(super) fn attempt(
 }
 
 /// What is wrong with the connection may be better next time.
-fn again(error: io::Error) -> Attempt {
+fn again(error: &io::Error) -> Attempt {
     Attempt::Again(match error.kind() {
         io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "it said nothing in time".to_owned(),
@@ -133,7 +134,7 @@ enum Unheard {
 impl Unheard {
     fn of(self, stranger: impl Fn(String) -> Attempt) -> Attempt {
         match self {
-            Self::Io(error) => again(error),
+            Self::Io(error) => again(&error),
             Self::Long => stranger(WordError::Long(ANSWER_MOST).to_string()),
         }
     }
@@ -174,7 +175,7 @@ impl Line {
     fn say(&mut self, word: &Word, prover: Option<&Prover>) -> Result<(), Attempt> {
         let text = word.json();
         let line = text.clone() + &end_of_line(&text, Side::Client, prover);
-        self.0.get_mut().tcp.write_all(line.as_bytes()).map_err(again)
+        self.0.get_mut().tcp.write_all(line.as_bytes()).map_err(|error| again(&error))
     }
 
     fn hear(&mut self) -> Result<Vec<u8>, Unheard> {

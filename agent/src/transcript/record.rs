@@ -336,6 +336,7 @@ mod digest_hex {
     use super::hex;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
+    #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
     pub(super) fn serialize<S: Serializer>(digest: &Option<[u8; 32]>, to: S) -> Result<S::Ok, S::Error> {
         digest.as_ref().map(hex).serialize(to)
     }

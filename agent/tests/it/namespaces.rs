@@ -45,7 +45,7 @@ impl Fabric {
     /// With a bridge between, which silently drops what is longer than `mtu`.
     fn bridged(mtu: u16) -> Self {
         let fabric = Self::new(3);
-        fabric.ip(2, "link add br type bridge");
+        fabric.ip(2, "link add name br type bridge");
         fabric.ip(2, "link set br up");
         for rank in 0..2 {
             let port = format!("port{rank}");
