@@ -20,7 +20,7 @@ pub fn udp(tos: u8, to: [u8; 4], port: u16, payload: &[u8]) -> Vec<u8> {
     ip.ecn = (tos & 3).try_into().expect("two bits");
     ip.dont_fragment = false;
     let builder = PacketBuilder::ethernet2(SOURCE_MAC, PORT_MAC)
-        .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()));
+        .ip(etherparse::IpHeaders::Ipv4(ip, etherparse::Ipv4Extensions::default()));
     let mut frame = Vec::new();
     builder.udp(4_000, port).write(&mut frame, payload).expect("a frame that is not too long");
     frame[40..42].fill(0);

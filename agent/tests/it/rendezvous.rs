@@ -40,8 +40,8 @@ fn all(world: u16, config: &Config) -> Vec<Offer> {
     (0..world).map(|rank| offer(rank, world, config)).collect()
 }
 
-fn keyed(byte: u8) -> Option<SealKey> {
-    Some(SealKey::from_bytes(&[byte; 32]).expect("a key"))
+fn keyed(byte: u8) -> SealKey {
+    SealKey::from_bytes(&[byte; 32]).expect("a key")
 }
 
 /// Something by which two keys can be compared.
@@ -83,7 +83,7 @@ fn ranks_started_in_any_order_agree_over_ipv4_and_ipv6_with_and_without_a_key() 
             let _ = writeln!(std::io::stderr(), "SKIPPED: no IPv6 on loopback");
             continue;
         }
-        for key in [None, keyed(7)] {
+        for key in [None, Some(keyed(7))] {
             let config = place(host, key, LONG);
             let (late, early) = (offer(0, 5, &config), all(5, &config).split_off(1));
             let met = std::thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn ranks_started_in_any_order_agree_over_ipv4_and_ipv6_with_and_without_a_key() 
 
 #[test]
 fn no_two_runs_have_the_same_seed_or_packets_key() {
-    let config = place("127.0.0.1", keyed(7), LONG);
+    let config = place("127.0.0.1", Some(keyed(7)), LONG);
     let [first, second] = [(); 2].map(|()| assert_all_agree(together(all(2, &config), &config)));
     assert_ne!(first.seed, second.seed);
     assert_ne!(print(&first), print(&second));
@@ -127,7 +127,7 @@ fn what_ranks_give_is_kept_and_what_they_do_not_is_rank_0s() {
 
 #[test]
 fn everyone_hears_who_did_not_come() {
-    let config = place("127.0.0.1", keyed(7), Duration::from_secs(2));
+    let config = place("127.0.0.1", Some(keyed(7)), Duration::from_secs(2));
     let here = [0, 2, 4].map(|rank| offer(rank, 6, &config)).to_vec();
     let told = refusal(&together(here, &config));
     assert_eq!(told, "the ranks did not meet: ranks 1, 3 and 5 of 6 did not come within 2 s");
@@ -158,7 +158,7 @@ fn everyone_hears_who_differs_and_in_what() {
 
 #[test]
 fn nobody_waits_for_longer_than_they_said_where_rank_0_never_listens() {
-    let config = place("127.0.0.1", keyed(7), Duration::from_secs(1));
+    let config = place("127.0.0.1", Some(keyed(7)), Duration::from_secs(1));
     let told = meet(offer(1, 2, &config), &config).expect_err("nobody is there").to_string();
     let expected = format!("rank 0 did not answer at {} within 1 s: ", config.master);
     assert!(told.starts_with(&expected) && told.contains("refused"), "{told}");
@@ -176,11 +176,11 @@ fn rank_0_says_that_somebody_else_listens_on_its_port() {
 
 #[test]
 fn who_does_not_know_the_key_is_told_so_and_takes_nobodys_place() {
-    let config = place("127.0.0.1", keyed(7), LONG);
+    let config = place("127.0.0.1", Some(keyed(7)), LONG);
     let with = |key| Config { key, ..config.clone() };
     std::thread::scope(|scope| {
         let rank_0 = scope.spawn(|| meet(offer(0, 2, &config), &config));
-        let told = meet(offer(1, 2, &config), &with(keyed(8))).expect_err("another key");
+        let told = meet(offer(1, 2, &config), &with(Some(keyed(8)))).expect_err("another key");
         let told = told.to_string();
         assert!(
             told.contains("who came from 127.0.0.1:") && told.contains("does not have rank 0's job key"),
@@ -198,7 +198,7 @@ fn a_key_that_rank_0_does_not_have_is_told_to_who_has_it_and_to_rank_0() {
     let config = place("127.0.0.1", None, Duration::from_secs(2));
     std::thread::scope(|scope| {
         let rank_0 = scope.spawn(|| meet(offer(0, 2, &config), &config));
-        let told = meet(offer(1, 2, &config), &Config { key: keyed(8), ..config.clone() });
+        let told = meet(offer(1, 2, &config), &Config { key: Some(keyed(8)), ..config.clone() });
         let told = told.expect_err("no key there").to_string();
         assert!(told.contains("has a job key, and rank 0 has none"), "{told}");
         let told = rank_0.join().expect("no panic").expect_err("alone").to_string();
@@ -230,7 +230,7 @@ fn connect(config: &Config) -> TcpStream {
 
 #[test]
 fn silence_garbage_halves_and_hundreds_of_connections_do_not_keep_ranks_from_meeting() {
-    for key in [None, keyed(7)] {
+    for key in [None, Some(keyed(7))] {
         let config = place("127.0.0.1", key, LONG);
         let line = line(&offer(1, 4, &config));
         std::thread::scope(|scope| {
@@ -309,7 +309,7 @@ fn a_stranger_who_answers_for_rank_0_is_not_believed() {
 
 #[test]
 fn hundreds_of_ranks_on_one_host_meet() {
-    let config = place("127.0.0.1", keyed(7), LONG);
+    let config = place("127.0.0.1", Some(keyed(7)), LONG);
     let agreed = assert_all_agree(together(all(200, &config), &config));
     assert_eq!(agreed.members.len(), 200);
 }

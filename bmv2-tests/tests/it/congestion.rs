@@ -215,7 +215,7 @@ fn without_trimming_the_same_incast_is_dropped_and_repaired() {
 /// What went through a careless switch.
 #[derive(Debug, Default)]
 struct Relayed {
-    cut: u64,
+    trimmed: u64,
     /// UDP datagrams of agents: DATA without a checksum and with one, control packets with a right one and with another.
     data: [u64; 2],
     control: [u64; 2],
@@ -237,21 +237,22 @@ impl Relayed {
     }
 }
 
-/// DSCP of control packets, which no fabric's plan makes trimmable: those that ask how long packets may be are long, too.
-const CONTROL: u8 = 39;
+/// DSCPs of data that may be trimmed. Control packets that ask how long packets may be are long,
+/// too, and so are packets of exact sums: nobody trims those.
+const TRIMMABLE: [u8; 4] = [3, 7, 11, 15];
 
-/// Passes frames on between two sockets and cuts what is trimmable and longer than `cut_to` on its way from the first, as switches do that
-/// mend neither lengths nor checksums nor DSCP.
-fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) -> anyhow::Result<Relayed> {
+/// Passes frames on between two sockets. Trims what is trimmable and longer than `trim_to` on its
+/// way from the first, as switches do that mend neither lengths nor checksums nor DSCP.
+fn careless_switch(ends: &[FrameSocket; 2], trim_to: usize, stop: &AtomicBool) -> anyhow::Result<Relayed> {
     let mut relayed = Relayed::default();
     while !stop.load(Ordering::Relaxed) {
         let mut idle = true;
         while let Some(mut frame) = ends[0].receive()? {
             idle = false;
             relayed.count(&frame);
-            if frame.get(15).is_some_and(|tos| tos >> 2 != CONTROL) {
-                relayed.cut += u64::from(frame.len() > cut_to);
-                frame.truncate(cut_to);
+            if frame.get(15).is_some_and(|tos| TRIMMABLE.contains(&(tos >> 2))) {
+                relayed.trimmed += u64::from(frame.len() > trim_to);
+                frame.truncate(trim_to);
             }
             ends[1].send(&frame)?;
         }
@@ -268,7 +269,7 @@ fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) ->
 }
 
 #[test]
-fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
+fn raw_reception_decodes_what_a_switch_trimmed_without_mending_lengths() {
     let _turn = exclusive();
     let test = "raw reception behind a careless switch";
     let Some(programs) = Programs::or_skip(test) else { return };
@@ -285,7 +286,7 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
     let stop = AtomicBool::new(false);
     let record = std::env::temp_dir().join(format!("trimwire-careless-{}", std::process::id()));
     let agent = |host: &Namespace, words: &str| {
-        // Without TCP, which this switch would cut as well. It leaves checksums alone, too.
+        // Ranks are given, not met over TCP. The switch leaves checksums alone, too.
         let all =
             "perf broadcast --world 2 --peers 10.0.0.1,10.0.0.2 -b 512K -e 512K -n 1 -w 0 --checksums zero";
         let mut command = host.command(&programs.agent);
@@ -300,13 +301,13 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         let (sent, received) = (sender.json(LIMIT), receiver.json(LIMIT));
         stop.store(true, Ordering::Relaxed);
         let relayed = switch.join().expect("no panic").expect("relays");
-        let cut = relayed.cut;
+        let trimmed = relayed.trimmed;
         let (sent, received) = (sent.expect("sender reports"), received.expect("receiver reports"));
         let messages = messages(&programs, &record, 1);
         let _ = std::fs::remove_file(format!("{}.1", record.display()));
         let [message] = &messages[..] else { panic!("one gradient: {messages:?}") };
         let packets = number(message, "/packets");
-        assert!(cut as f64 >= packets * 0.99, "{cut} of {packets} trimmed");
+        assert!(trimmed as f64 >= packets * 0.99, "{trimmed} of {packets} trimmed");
         // A relay that the scheduler holds up loses a few; without raw reception everything would be sent again and again.
         let repairs = number(&sent, "/totals/repairs_sent");
         assert!(repairs * 4.0 < packets, "a trimmed packet is a delivered one: {sent}\n{received}");
@@ -317,7 +318,7 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         // docs/reference/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
         assert!(relayed.data[0] > 0 && relayed.control[0] > 0, "{relayed:?}");
         assert_eq!((relayed.data[1], relayed.control[1]), (0, 0), "{relayed:?}");
-        eprintln!("{test}: {cut} trimmed; nmse {nmse:.3e}, formula {expected:.3e}");
+        eprintln!("{test}: {trimmed} trimmed; nmse {nmse:.3e}, formula {expected:.3e}");
     });
 }
 
@@ -384,7 +385,7 @@ fn an_all_reduce_of_three_ranks_sums_through_the_switch() {
         let rows = report.pointer("/rows").and_then(Value::as_array).expect("rows");
         assert_eq!(rows.len(), 3);
         for row in rows {
-            // Whatever was cut, a sum of which at most 1 % is missing is nearer than that of signs alone.
+            // Whatever was trimmed, a sum of which at most 1 % is missing is nearer than that of signs alone.
             assert!(number(row, "/nmse") < 0.3, "{row}");
             assert!(number(row, "/missing_share") <= 0.01, "{row}");
         }

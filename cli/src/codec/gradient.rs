@@ -162,12 +162,11 @@ impl Input {
         if is_safetensors(bytes) {
             return Ok(("safetensors", self.of_safetensors(bytes)?));
         }
-        let (format, (dtype, numbers)) = match bytes.strip_prefix(NPY) {
-            Some(rest) => ("npy", npy(rest)?),
-            None => {
-                refuse_foreign(bytes)?;
-                ("raw", (self.dtype(), bytes))
-            }
+        let (format, (dtype, numbers)) = if let Some(rest) = bytes.strip_prefix(NPY) {
+            ("npy", npy(rest)?)
+        } else {
+            refuse_foreign(bytes)?;
+            ("raw", (self.dtype(), bytes))
         };
         if let Some(name) = &self.tensor {
             bail!("--tensor {name}: a {format} file has no names (safetensors has)");

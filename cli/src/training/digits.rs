@@ -25,6 +25,11 @@ impl Images {
         self.labels.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
     /// Copies the images at `indices` into one batch.
     pub fn select(&self, indices: &[usize]) -> Images {
         let mut batch = Images::default();

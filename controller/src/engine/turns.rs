@@ -252,7 +252,7 @@ impl Replacer {
         match outcome {
             Ok(()) => drop(self.turns.remove(switch)),
             Err(why) if self.goal.is_some() => {
-                self.fails(switch, format!("in place, but not healthy: {why}"))
+                self.fails(switch, format!("in place, but not healthy: {why}"));
             }
             Err(why) => {
                 turn.phase = Phase::Unhealthy;

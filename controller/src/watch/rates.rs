@@ -33,11 +33,12 @@ impl Rates {
         at_ns: u64,
         now: Counters,
     ) -> Vec<CounterRow<Rate>> {
-        let Some((from_ns, before)) = self.0.insert(switch.to_owned(), (at_ns, now.clone())) else {
+        let last = self.0.insert(switch.to_owned(), (at_ns, now));
+        let (Some((from_ns, before)), Some((_, now))) = (last, self.0.get(switch)) else {
             return Vec::new();
         };
         let seconds = at_ns.saturating_sub(from_ns) as f64 / 1e9;
-        show::counter_rows(fabric, switch, &now, |place, counter, now| {
+        show::counter_rows(fabric, switch, now, |place, counter, now| {
             let before = before.queues.get(&place).and_then(|queue| queue.counts.get(&counter)).copied();
             let before = before.unwrap_or_default();
             let packets = increase(before.packets, now.packets);

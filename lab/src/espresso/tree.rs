@@ -5,10 +5,10 @@
 //! The tree below follows the rules:
 //!
 //! 1. what follows a task is a valid connection (what is compressed is sent or decompressed, what
-//! is not is sent or compressed),
+//!    is not is sent or compressed),
 //! 2. communication tasks match their step,
 //! 3. first and second steps pair: reduce-scatter or all-to-all with all-gather, reduce or gather
-//! with broadcast;
+//!    with broadcast;
 //!
 //! and §4.2.1: intra-machine communication is always divisible, inter-machine and flat
 //! communication may be either; compressed tensors "can be decompressed after any communication

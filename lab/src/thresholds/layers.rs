@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The layers file: a model's layers and the congested port (`docs/reference/layers-file.md`).
 
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use trimwire_controller::units::{self, Threshold, TrimSize};
 
@@ -73,7 +73,8 @@ pub struct Layers {
     /// Sensitivities of layers without one of their own.
     #[serde(default = "rule")]
     pub sensitivity: Rule,
-    layers: Vec<Given>,
+    #[serde(rename = "layers")]
+    given: Vec<Given>,
 }
 
 /// How layers become classes.
@@ -149,7 +150,7 @@ impl Layers {
     }
 
     fn check(&self) -> Result<(), String> {
-        let Self { version, classes, burst, mtu, less_important, sensitivity, layers, .. } = self;
+        let Self { version, classes, burst, mtu, less_important, sensitivity, given: layers, .. } = self;
         let positive = |value: f64| value.is_finite() && value > 0.0;
         if *version != 1 {
             return Err(format!("version: {version} is not read here; valid: 1"));
@@ -209,7 +210,7 @@ impl Layers {
     /// The layers, front first. One without a sensitivity has the rule's.
     pub fn layers(&self) -> Vec<Layer> {
         let Rule { front, back } = self.sensitivity;
-        let steps = (self.layers.len().max(2) - 1) as f64;
+        let steps = (self.given.len().max(2) - 1) as f64;
         let layer = |(position, given): (usize, &Given)| Layer {
             name: given.name.clone().unwrap_or_else(|| position.to_string()),
             size: given.parameters.or(given.bytes).unwrap_or(1) as f64,
@@ -218,7 +219,7 @@ impl Layers {
                 .unwrap_or_else(|| front * (back / front).powf(position as f64 / steps)),
             measured: given.sensitivity.is_some(),
         };
-        self.layers.iter().enumerate().map(layer).collect()
+        self.given.iter().enumerate().map(layer).collect()
     }
 }
 
@@ -258,45 +259,39 @@ fn less_important() -> LessImportant {
     LESS_IMPORTANT
 }
 
-/// A value as it is written: YAML takes `0.9` for a number, and `90%` for text.
-struct Written(String);
+/// Parses a value as it is written: YAML takes `0.9` for a number, and `90%` for text. A mistake is
+/// told while the value is visited, so that the error has its key.
+struct AsWritten<F>(F);
 
-impl<'de> Deserialize<'de> for Written {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AsWritten;
-        impl Visitor<'_> for AsWritten {
-            type Value = Written;
+impl<T, F: FnOnce(&str) -> Result<T, String>> Visitor<'_> for AsWritten<F> {
+    type Value = T;
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a number or text")
-            }
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a number or text")
+    }
 
-            fn visit_str<E>(self, text: &str) -> Result<Written, E> {
-                Ok(Written(text.to_owned()))
-            }
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Written, E> {
-                Ok(Written(number.to_string()))
-            }
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Written, E> {
-                Ok(Written(number.to_string()))
-            }
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
 
-            fn visit_f64<E>(self, number: f64) -> Result<Written, E> {
-                Ok(Written(number.to_string()))
-            }
-        }
-        deserializer.deserialize_any(AsWritten)
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
     }
 }
 
 fn parsed<'de, D: Deserializer<'de>, T>(
     deserializer: D,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, D::Error> {
-    let Written(text) = Written::deserialize(deserializer)?;
-    parse(&text).map_err(D::Error::custom)
+    deserializer.deserialize_any(AsWritten(parse))
 }
 
 fn number(text: &str) -> Option<f64> {

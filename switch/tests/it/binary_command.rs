@@ -43,9 +43,10 @@ fn a_check_says_in_a_few_lines_how_the_program_runs() {
         let Output { status, stderr, .. } =
             command(&["--check", "--log-level", level, PROGRAM]).output().unwrap();
         let stderr = String::from_utf8_lossy(&stderr);
-        let code = match cfg!(feature = "native") {
-            true => "code: it runs as machine code",
-            false => "code: it is interpreted: machine code is not built in (feature `native`)",
+        let code = if cfg!(feature = "native") {
+            "code: it runs as machine code"
+        } else {
+            "code: it is interpreted: machine code is not built in (feature `native`)"
         };
         assert!(status.success() && stderr.contains(code), "{stderr:.2000}");
         // The compiler has a line for each of its instructions.

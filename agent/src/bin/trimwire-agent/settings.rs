@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn keys_are_typed_and_a_wrong_one_names_the_nearest() {
         let given = ["threads=3", "t-low=5us", "pacing=user", "faults=drop=0.1,trim=0.2", "threads=0"];
-        let given: Vec<Setting> = given.iter().map(|text| text.parse().ok().expect("valid")).collect();
+        let given: Vec<Setting> = given.iter().map(|text| text.parse().expect("valid")).collect();
         let settings = Settings::of(&given);
         assert_eq!((settings.threads, settings.t_low_ns, settings.source_ports), (Some(0), Some(5_000), 16));
         assert!(settings.pacing == Pacing::User && settings.faults.is_some());
