@@ -280,9 +280,9 @@ def test_a_trace_has_the_order_sizes_and_times_of_the_backward_pass(tmp_path: Pa
     assert traced.tensors[2].compute_us >= 20_000 > max(tensor.compute_us for tensor in traced.tensors[:2])
     assert all(tensor.compute_us >= 0 for tensor in traced.tensors) and traced.forward_ms > 0
     assert all(parameter.grad is None for parameter in model.parameters())
-    command = shutil.which("trimwire")
+    command = shutil.which("trimwire-lab")
     if command is None:
-        pytest.skip("SKIPPED: no trimwire on PATH")
+        pytest.skip("SKIPPED: no trimwire-lab on PATH")
     (path := tmp_path / "model.yaml").write_text(traced.yaml())
     cluster = Path(__import__("os").environ["TRIMWIRE_REPOSITORY"]) / "examples/plans/pcie-25g.yaml"
     done = subprocess.run([command, "plan", str(path), str(cluster), "--json"], capture_output=True, text=True, check=False)

@@ -105,9 +105,9 @@ def test_tables_plots_and_files_hold_all_of_it(found: trimwire.torch.Profile, tm
 
 
 def test_plan_thresholds_takes_the_layers_file(found: trimwire.torch.Profile, tmp_path: Path) -> None:
-    command = shutil.which("trimwire")
+    command = shutil.which("trimwire-lab")
     if command is None:
-        pytest.skip("SKIPPED: no trimwire on PATH")
+        pytest.skip("SKIPPED: no trimwire-lab on PATH")
     path = tmp_path / "layers.yaml"
     path.write_text(found.model_file())
     done = subprocess.run([command, "plan", "thresholds", str(path), "--json"], capture_output=True, text=True, check=False)

@@ -45,12 +45,12 @@ impl Fabric {
     /// With a bridge between, which silently drops what is longer than `mtu`.
     fn bridged(mtu: u16) -> Self {
         let fabric = Self::new(3);
-        fabric.ip(2, "link add name br type bridge");
-        fabric.ip(2, "link set br up");
+        fabric.ip(2, "link add bridge0 type bridge");
+        fabric.ip(2, "link set bridge0 up");
         for rank in 0..2 {
             let port = format!("port{rank}");
             fabric.link((rank, "eth"), (2, &port), [9_000, mtu]);
-            fabric.ip(2, &format!("link set {port} master br"));
+            fabric.ip(2, &format!("link set {port} master bridge0"));
             fabric.ip(rank, &format!("addr add {}/24 dev eth", fabric.addresses[rank]));
         }
         fabric
@@ -92,7 +92,10 @@ impl Fabric {
         ranks.map(|rank| {
             let report = rank.json(LIMIT).expect("a report");
             for row in report["rows"].as_array().expect("rows") {
-                assert!(row["nmse"].as_f64().is_some_and(|nmse| nmse < 1e-9), "{row}");
+                // All of it, or, of sums that are not exact, all but what `--loss` allows.
+                let missing = row["missing_share"].as_f64().expect("a share");
+                let allowed = !words.contains("--exact") && missing > 0.0 && missing <= 0.01;
+                assert!(allowed || row["nmse"].as_f64().is_some_and(|nmse| nmse < 1e-9), "{row}");
             }
             report
         })

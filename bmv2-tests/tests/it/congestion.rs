@@ -237,22 +237,31 @@ impl Relayed {
     }
 }
 
-/// DSCPs of data that may be trimmed. Control packets that ask how long packets may be are long,
-/// too, and so are packets of exact sums: nobody trims those.
+/// DSCPs of data that may be trimmed. Control packets that ask how long packets may be are long, too.
 const TRIMMABLE: [u8; 4] = [3, 7, 11, 15];
 
+/// A port is congested while long trimmable frames come closer together than this. A message that is
+/// sent alone, such as what ranks agree on, passes whole.
+const CLOSE: Duration = Duration::from_millis(5);
+
 /// Passes frames on between two sockets. Trims what is trimmable and longer than `trim_to` on its
-/// way from the first, as switches do that mend neither lengths nor checksums nor DSCP.
+/// way from the first while the port is congested, as switches do that mend neither lengths nor
+/// checksums nor DSCP.
+#[expect(clippy::disallowed_methods, reason = "these tests run on the real clock")]
 fn careless_switch(ends: &[FrameSocket; 2], trim_to: usize, stop: &AtomicBool) -> anyhow::Result<Relayed> {
-    let mut relayed = Relayed::default();
+    let (mut relayed, mut last) = (Relayed::default(), None::<std::time::Instant>);
     while !stop.load(Ordering::Relaxed) {
         let mut idle = true;
         while let Some(mut frame) = ends[0].receive()? {
             idle = false;
             relayed.count(&frame);
-            if frame.get(15).is_some_and(|tos| TRIMMABLE.contains(&(tos >> 2))) {
-                relayed.trimmed += u64::from(frame.len() > trim_to);
-                frame.truncate(trim_to);
+            let trimmable = frame.get(15).is_some_and(|tos| TRIMMABLE.contains(&(tos >> 2)));
+            if trimmable && frame.len() > trim_to {
+                let now = std::time::Instant::now();
+                if last.replace(now).is_some_and(|last| now.duration_since(last) < CLOSE) {
+                    relayed.trimmed += 1;
+                    frame.truncate(trim_to);
+                }
             }
             ends[1].send(&frame)?;
         }
@@ -307,11 +316,11 @@ fn raw_reception_decodes_what_a_switch_trimmed_without_mending_lengths() {
         let _ = std::fs::remove_file(format!("{}.1", record.display()));
         let [message] = &messages[..] else { panic!("one gradient: {messages:?}") };
         let packets = number(message, "/packets");
-        assert!(trimmed as f64 >= packets * 0.99, "{trimmed} of {packets} trimmed");
+        assert!(trimmed as f64 >= packets * 0.95, "{trimmed} of {packets} trimmed");
         // A relay that the scheduler holds up loses a few; without raw reception everything would be sent again and again.
         let repairs = number(&sent, "/totals/repairs_sent");
         assert!(repairs * 4.0 < packets, "a trimmed packet is a delivered one: {sent}\n{received}");
-        assert_eq!(number(message, "/trimmed") + number(message, "/missing"), packets, "{message}");
+        assert!(number(message, "/trimmed") >= packets * 0.95, "{message}");
         let nmse = number(&received, "/rows/0/nmse");
         let expected = number(message, "/nmse_expected");
         assert!((nmse / expected - 1.0).abs() < 0.08, "nmse {nmse:e}, formula {expected:e}");
