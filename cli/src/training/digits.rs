@@ -80,7 +80,7 @@ impl Digits {
             part.pixels.extend(pixels.iter().map(|&p| f32::from(p) / 16.0));
             part.labels.push(*label);
         }
-        ensure!(digits.train.len() > 0 && digits.test.len() > 0, "the digits data has no rows");
+        ensure!(!digits.train.is_empty() && !digits.test.is_empty(), "the digits data has no rows");
         Ok(digits)
     }
 }
