@@ -10,7 +10,7 @@ help: ## list the entry points
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
 		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-demo: ## train a model through a congested, trimming switch (half a minute; its first build takes three; flags: DEMO_FLAGS="--help")
+demo: ## train a model through a congested, trimming switch (half a minute; its first build takes five to ten; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --profile quick --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
 TIMED := packaging/timed.sh
