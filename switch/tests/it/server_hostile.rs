@@ -279,7 +279,7 @@ fn frames_pass_beside_strangers() {
 }
 
 /// At least.
-const FRAMES: usize = 4_000;
+const FRAMES: usize = 10_000;
 
 /// Frames into port 0, and what comes out of port 1.
 struct Traffic {
