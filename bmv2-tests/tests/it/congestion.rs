@@ -134,7 +134,9 @@ fn assert_control_got_through(outcome: &Outcome, counters: &Counters, silent_dro
     } else {
         assert_eq!(left, admitted, "left the queues: {counters:?}");
     }
-    assert_eq!(left, outcome.total("control_received"), "arrived: {counters:?}");
+    // A rank judges packets of a peer that it does not know yet as foreign.
+    let (taken, foreign) = (outcome.total("control_received"), outcome.total("foreign"));
+    assert!((taken..=taken + foreign).contains(&left), "{taken} of {left} taken, {foreign} foreign: {counters:?}");
     assert!(left > 0);
 }
 
