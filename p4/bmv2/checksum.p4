@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The IPv4 header checksum, options included. It is verified on the way in: the one written on the way out would
-// otherwise hide a header that was damaged before it came here. And that of a neighbour advertisement, which is written here.
+// The IPv4 header checksum, options included. It is verified on the way in: the one written on the
+// way out would otherwise hide a header that was damaged before it came here. And that of a
+// neighbour advertisement, which is written here.
 
 #ifndef TRIMWIRE_BMV2_CHECKSUM_P4
 #define TRIMWIRE_BMV2_CHECKSUM_P4

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which thresholds a queue has reached, in bytes, and to what length a packet would be cut there. "Reached" is ">=" against the
-// bytes queued before this packet. Sizes are those of the frame behind `tunnel_bytes`.
+// Which thresholds a queue has reached, in bytes, and to what length a packet would be trimmed
+// there. "Reached" is ">=" against the bytes queued before this packet. Sizes are those of the
+// frame behind `tunnel_bytes`.
 
 #ifndef TRIMWIRE_BMV2_LEVELS_P4
 #define TRIMWIRE_BMV2_LEVELS_P4
@@ -25,21 +26,21 @@ control Levels(in bit<16> tunnel_bytes, inout metadata_t meta) {
         }
         if (meta.queue_bytes >= meta.policy.shallow_at) {
             meta.reached.shallow = 1;
-            meta.cut_to = meta.policy.shallow_size;
+            meta.trim_to = meta.policy.shallow_size;
             if (meta.queue_bytes >= meta.policy.deep_at) {
                 meta.reached.deep = 1;
-                meta.cut_to = meta.policy.deep_size;
+                meta.trim_to = meta.policy.deep_size;
             }
-            meta.cut_to = meta.cut_to |+| tunnel_bytes;
-            if (meta.cut_to < meta.head_end) {
-                meta.cut_to = meta.head_end;
+            meta.trim_to = meta.trim_to |+| tunnel_bytes;
+            if (meta.trim_to < meta.head_end) {
+                meta.trim_to = meta.head_end;
             }
             // Never enlarged: neither the frame nor a length field.
-            if ((bit<32>)meta.cut_to < meta.frame_bytes && meta.cut_to < meta.ip_end) {
+            if ((bit<32>)meta.trim_to < meta.frame_bytes && meta.trim_to < meta.ip_end) {
                 if (meta.reached.deep == 1) {
-                    meta.deep_cuttable = 1;
+                    meta.deep_trimmable = 1;
                 } else {
-                    meta.shallow_cuttable = 1;
+                    meta.shallow_trimmable = 1;
                 }
             }
         }

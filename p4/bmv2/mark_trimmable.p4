@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Congestion Experienced on trimmable packets that are admitted whole, for senders that slow down before anything is cut.
-// Which code points want it is table content; from `mark_at`, as for packets that are not trimmable.
+// Congestion Experienced on trimmable packets that are admitted whole, for senders that slow down
+// before anything is trimmed. Which code points want it is table content; from `mark_at`, as for
+// packets that are not trimmable.
 
 #ifndef TRIMWIRE_BMV2_MARK_TRIMMABLE_P4
 #define TRIMWIRE_BMV2_MARK_TRIMMABLE_P4

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answers to ARP requests (RFC 826) and neighbour solicitations (RFC 4861): a router forwards none. Nobody has to be told what to
-// answer, as the route to the address asked for knows: the answer is the MAC address of the next hop, which is the host itself
-// where it is this switch's own. Any other does as well, since frames to every unicast address are routed.
+// Answers to ARP requests (RFC 826) and neighbour solicitations (RFC 4861): a router forwards none.
+// Nobody has to be told what to answer, as the route to the address asked for knows: the answer is
+// the MAC address of the next hop, which is the host itself where it is this switch's own. Any
+// other does as well, since frames to every unicast address are routed.
 //
-// An address whose route leads back to the port that asks is the asker's own, or one behind it, and gets no answer. So hosts that
-// look whether their address is free (RFC 4862, section 5.4; RFC 5227) are told so only if another port has it.
+// An address whose route leads back to the port that asks is the asker's own, or one behind it, and
+// gets no answer. So hosts that look whether their address is free (RFC 4862, section 5.4; RFC
+// 5227) are told so only if another port has it.
 
 #ifndef TRIMWIRE_BMV2_NEIGHBOURS_P4
 #define TRIMWIRE_BMV2_NEIGHBOURS_P4
@@ -24,7 +26,8 @@ const bit<16> ADVERTISEMENT_BYTES = 32;
 const bit<48> ALL_NODES_MAC = 0x333300000001;
 const bit<128> ALL_NODES = 0xff020000000000000000000000000001;
 
-// What a question becomes; `mac` is the answer, `asker` who asked. The answer goes out at the port that the question came from.
+// What a question becomes; `mac` is the answer, `asker` who asked. The answer goes out at the port
+// that the question came from.
 control Answer(inout headers_t hdr, in bit<48> mac, in bit<48> asker) {
     @hidden
     action answer_arp() {

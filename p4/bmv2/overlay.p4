@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// VXLAN (RFC 7348), which carries the frames of tenants in UDP. Classified, routed and marked by the outer header, to which tunnels
-// copy DSCP and ECN (RFC 2983, RFC 6040); cut behind the inner one. A cut leaves both heads whole, and mends both.
+// VXLAN (RFC 7348), which carries the frames of tenants in UDP. Classified, routed and marked by
+// the outer header, to which tunnels copy DSCP and ECN (RFC 2983, RFC 6040); trimmed behind the
+// inner one. A trim leaves both heads whole, and mends both.
 
 #ifndef TRIMWIRE_BMV2_OVERLAY_P4
 #define TRIMWIRE_BMV2_OVERLAY_P4
@@ -9,8 +10,9 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-// What a tunnel adds to the extent of a packet (extent.p4). `tunnel_bytes` is what stands in front of the inner frame; sizes of cuts
-// are those of inner frames. A packet in a tunnel without a parsed inner UDP header is not trimmable.
+// What a tunnel adds to the extent of a packet (extent.p4). `tunnel_bytes` is what stands in front
+// of the inner frame; sizes of trims are those of inner frames. A packet in a tunnel without a
+// parsed inner UDP header is not trimmable.
 control OverlayExtent(in headers_t hdr, out bit<16> tunnel_bytes, inout metadata_t meta) {
     apply {
         tunnel_bytes = 0;
@@ -28,9 +30,10 @@ control OverlayExtent(in headers_t hdr, out bit<16> tunnel_bytes, inout metadata
     }
 }
 
-// The inner headers of a packet that is cut to `meta.cut_to` bytes of frame: lengths that never grow, and the DSCP, which is all that is
-// left of the outer one when the tunnel ends. The IPv4 checksum is corrected by the difference (RFC 1624, equation 3), so that damage
-// stays visible.
+// The inner headers of a packet that is trimmed to `meta.trim_to` bytes of frame: lengths that
+// never grow, and the DSCP, which is all that is left of the outer one when the tunnel ends. The
+// IPv4 checksum is corrected by the difference (RFC 1624, equation 3), so that damage stays
+// visible.
 control RewriteInner(inout headers_t hdr, in bit<16> tunnel_bytes, in metadata_t meta) {
     bit<16> left;
     bit<16> surplus;
@@ -67,7 +70,7 @@ control RewriteInner(inout headers_t hdr, in bit<16> tunnel_bytes, in metadata_t
 
     apply {
         if (hdr.inner_udp.isValid()) {
-            left = meta.cut_to - tunnel_bytes - ETHERNET_BYTES;
+            left = meta.trim_to - tunnel_bytes - ETHERNET_BYTES;
             if (hdr.inner_ipv4.isValid()) {
                 rewrite_ipv4();
             } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layer 3: longest prefix, then one member of an ECMP group by a hash over the flow, or by chance. What cannot be routed
-// leaves with egress_spec = DROP_PORT. A question for a neighbour is routed by the address that it asks for, and answered.
+// Layer 3: longest prefix, then one member of an ECMP group by a hash over the flow, or by chance.
+// What cannot be routed leaves with egress_spec = DROP_PORT. A question for a neighbour is routed
+// by the address that it asks for, and answered.
 
 #ifndef TRIMWIRE_BMV2_ROUTE_P4
 #define TRIMWIRE_BMV2_ROUTE_P4
@@ -83,8 +84,9 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
              64w0x100000000);
     }
 
-    // A CRC is linear: a seed in what it is taken of gives another order of the same paths, and whoever chose alike before
-    // chooses alike again. What follows is not: MurmurHash3's last step for 32 bits (A. Appleby, public domain).
+    // A CRC is linear: a seed in what it is taken of gives another order of the same paths, and
+    // whoever chose alike before chooses alike again. What follows is not: MurmurHash3's last step
+    // for 32 bits (A. Appleby, public domain).
     @hidden
     action stir() {
         meta.flow_hash = meta.flow_hash ^ meta.hash_seed;
@@ -129,7 +131,8 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             }
         }
 
-        // The address family that the packet can be routed by; none for what is not, or only claims to be, IP.
+        // The address family that the packet can be routed by; none for what is not, or only claims
+        // to be, IP.
         if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5 && (hdr.ipv4.ihl == 5 || hdr.ipv4_options.isValid())
                 && hdr.ipv4.total_len >= ((bit<16>)hdr.ipv4.ihl << 2) && standard_metadata.checksum_error == 0) {
@@ -153,9 +156,10 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
 
         // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
         if (hdr.ethernet.dst_addr[40:40] == 0 || hdr.arp.isValid() || hdr.nd.isValid()) {
-            // BMv2 has no default action for tables with a selector. Asking for a miss also makes p4c branch on hit
-            // and miss instead of on the action: of two tables with one selector, BMv2 knows the members' actions by
-            // one table's action numbers, does not find them in the other table, and ends.
+            // BMv2 has no default action for tables with a selector. Asking for a miss also makes
+            // p4c branch on hit and miss instead of on the action: of two tables with one selector,
+            // BMv2 knows the members' actions by one table's action numbers, does not find them in
+            // the other table, and ends.
             if (meta.ip_version == 4) {
                 if (ipv4_route.apply().miss) {
                     drop();
@@ -174,7 +178,8 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 answer.apply(hdr, hdr.ethernet.dst_addr, asker);
                 standard_metadata.egress_spec = standard_metadata.ingress_port;
             }
-        // What is for this switch's own controller has arrived; anything else has one hop less to go.
+        // What is for this switch's own controller has arrived; anything else has one hop less to
+        // go.
         } else if (standard_metadata.egress_spec < CPU_PORT) {
             if (meta.hops_left <= 1) {
                 drop();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of a port's time cut packets may take. The trim queue is served first, so that heads overtake what congests
-// the port; without a limit they could starve everybody else (UEC: at most half the port).
+// How much of a port's time trimmed packets may take. The trim queue is served first, so that heads
+// overtake what congests the port; without a limit they could starve everybody else (UEC: at most
+// half the port).
 //
-// A token bucket per port over the bytes that will be sent. BMv2's meters do not do: they count a cut packet with the length
-// that it had on arrival.
+// A token bucket per port over the bytes that will be sent. BMv2's meters do not do: they count a
+// trimmed packet with the length that it had on arrival.
 
 #ifndef TRIMWIRE_BMV2_TRIM_CAP_P4
 #define TRIMWIRE_BMV2_TRIM_CAP_P4
@@ -13,7 +14,8 @@
 #include "../include/sizes.p4"
 
 control TrimCap(in bit<9> egress_port, in bit<48> now_us, inout metadata_t meta) {
-    // Bytes sent and not yet paid for by time (32 bits), and when that was worked out (48 bits, microseconds).
+    // Bytes sent and not yet paid for by time (32 bits), and when that was worked out (48 bits,
+    // microseconds).
     @id(0x16000003) @name(".Ingress.trim_cap.bucket")
     register<bit<80>>(PORTS) bucket;
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trimwire on v1model (BMv2 and the embedded switch): the shared controls of ../include, with what this target adds at
-// its edges: truncate(), priorities, registers for the occupancy of queues, counters.
+// Trimwire on v1model (BMv2 and the embedded switch): the shared controls of ../include, with what
+// this target adds at its edges: truncate(), priorities, registers for the occupancy of queues,
+// counters.
 //
-//   parse -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy -> ladder -> trim_cap -> cut | mark | drop -> TM
+//   parse -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy -> ladder
+//         -> trim_cap -> trim | mark | drop -> TM
 //         -> occupancy, counters -> deparse
 //
-// v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the project's name and what a
-// controller sees of them is named absolutely: Ingress.ipv4_route, Egress.transmitted.
+// v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the
+// project's name and what a controller sees of them is named absolutely: Ingress.ipv4_route,
+// Egress.transmitted.
 //
-// Counters are indexed by egress port * 8 + queue. BMv2 counts the bytes with which a packet arrived, whatever was cut
-// from it since, in ingress and egress alike; so the conservation law (../README.md) holds in bytes as in packets.
+// Counters are indexed by egress port * 8 + queue. BMv2 counts the bytes with which a packet
+// arrived, whatever was trimmed from it since, in ingress and egress alike; so the conservation law
+// (../README.md) holds in bytes as in packets.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -38,8 +42,7 @@
 #include "levels.p4"
 #include "trim_cap.p4"
 #include "mark_trimmable.p4"
-#include "cut_events.p4"
-#include "cut_samples.p4"
+#include "trim_events.p4"
 #include "checksum.p4"
 
 @diagnostic("uninitialized-use", "disable")
@@ -66,7 +69,8 @@ parser TrimwireParser(packet_in packet, out headers_t hdr, inout metadata_t meta
 }
 
 control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    // Every packet with a next hop is counted by exactly one of these five, at the queue it was classified to.
+    // Every packet with a next hop is counted by exactly one of these five, at the queue it was
+    // classified to.
     @id(0x12000001) @name(".Ingress.admitted")
     counter(QUEUE_SLOTS, CounterType.packets_and_bytes) admitted;
     @id(0x12000002) @name(".Ingress.trimmed")
@@ -97,16 +101,14 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     Ladder() ladder;
     TrimCap() trim_cap;
     MarkTrimmable() mark_trimmable;
-    CutEvents() cut_events;
-    CutSamples() cut_samples;
-    RewriteCut() rewrite_cut;
+    TrimEvents() trim_events;
+    RewriteTrimmed() rewrite_trimmed;
     RewriteInner() rewrite_inner;
     MarkCongestion() mark_congestion;
     OccupancyEnter() occupancy_enter;
 
     bit<16> ipv6_bytes;
     bit<16> tunnel_bytes;
-    bit<1>  told;
 
     // Actions, because p4c would otherwise work these sums out again at every use.
     @hidden
@@ -138,7 +140,8 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             if (standard_metadata.egress_spec != DROP_PORT) {
                 classify.apply(meta);
                 trim_acl.apply(hdr, meta);
-                // The controller's own link has no queue policy: it is not a link that gradients cross.
+                // The controller's own link has no queue policy: it is not a link that gradients
+                // cross.
                 if (standard_metadata.egress_spec != CPU_PORT) {
                     queue_policy.apply(standard_metadata.egress_spec, meta);
                 }
@@ -158,31 +161,28 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 overlay_extent.apply(hdr, tunnel_bytes, meta);
                 levels.apply(tunnel_bytes, meta);
                 ladder.apply(hdr, meta);
-                if (meta.verdict == Verdict.CUT) {
-                    // packet_length keeps the original length in egress: the length to subtract there travels along.
-                    meta.queued_bytes = (bit<32>)meta.cut_to;
+                if (meta.verdict == Verdict.TRIM) {
+                    // packet_length keeps the original length in egress: the length to subtract
+                    // there travels along.
+                    meta.queued_bytes = (bit<32>)meta.trim_to;
                 }
-                if (meta.verdict == Verdict.CUT
+                if (meta.verdict == Verdict.TRIM
                     || (meta.trimming == Trimming.TRIMMED && meta.verdict == Verdict.ADMIT)) {
                     trim_cap.apply(standard_metadata.egress_spec, standard_metadata.ingress_global_timestamp, meta);
                 }
                 mark_trimmable.apply(meta);
                 if (meta.trimming == Trimming.TRIMMABLE) {
-                    cut_events.apply(standard_metadata.egress_spec, meta, told);
-                    if (meta.verdict == Verdict.CUT) {
-                        cut_samples.apply(hdr, standard_metadata.egress_spec,
-                                          (bit<32>)standard_metadata.ingress_global_timestamp, meta, told);
-                    }
+                    trim_events.apply(standard_metadata.egress_spec, meta);
                 }
             }
 
             if (meta.verdict == Verdict.ADMIT) {
                 admitted.count(meta.class_slot);
-            } else if (meta.verdict == Verdict.CUT) {
+            } else if (meta.verdict == Verdict.TRIM) {
                 trimmed.count(meta.class_slot);
-                rewrite_cut.apply(hdr, meta);
+                rewrite_trimmed.apply(hdr, meta);
                 rewrite_inner.apply(hdr, tunnel_bytes, meta);
-                truncate((bit<32>)meta.cut_to);
+                truncate((bit<32>)meta.trim_to);
                 meta.queue = meta.policy.trim_queue;
                 meta.queue_slot = meta.trim_slot;
             } else if (meta.verdict == Verdict.ADMIT_MARKED) {
@@ -221,7 +221,8 @@ control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     // What left, at the queue that it was in.
     @id(0x12000008) @name(".Egress.transmitted")
     counter(QUEUE_SLOTS, CounterType.packets_and_bytes) transmitted;
-    // Of those, the packets cut here, at the queue they were classified to: where Ingress.trimmed counted them.
+    // Of those, the packets trimmed here, at the queue they were classified to: where
+    // Ingress.trimmed counted them.
     @id(0x12000009) @name(".Egress.trim_transmitted")
     counter(QUEUE_SLOTS, CounterType.packets_and_bytes) trim_transmitted;
 
@@ -231,7 +232,7 @@ control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standar
         occupancy_leave.apply(meta, standard_metadata.deq_qdepth,
                               standard_metadata.enq_timestamp + standard_metadata.deq_timedelta);
         transmitted.count(meta.queue_slot);
-        if (meta.verdict == Verdict.CUT) {
+        if (meta.verdict == Verdict.TRIM) {
             trim_transmitted.count(meta.class_slot);
         }
         if (standard_metadata.egress_port == CPU_PORT) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose DSCP is believed. A code point says which queue serves a packet, and whether it may be cut or has been: a host that
-// writes what it likes would be served before everybody else's gradients. What a port may not claim is re-marked, in the
-// packet too, so that the next switch need not know the port.
+// Whose DSCP is believed. A code point says which queue serves a packet, and whether it may be
+// trimmed or has been: a host that writes what it likes would be served before everybody else's
+// gradients. What a port may not claim is re-marked, in the packet too, so that the next switch
+// need not know the port.
 
 #ifndef TRIMWIRE_BMV2_TRUST_P4
 #define TRIMWIRE_BMV2_TRUST_P4

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the parts of a packet end in its frame: what a cut has to leave, and beyond what there is nothing to cut.
+// Where the parts of a packet end in its frame: what a trim has to leave, and beyond what there is
+// nothing to trim.
 
 #ifndef TRIMWIRE_EXTENT_P4
 #define TRIMWIRE_EXTENT_P4
@@ -8,9 +9,9 @@
 #include "headers.p4"
 #include "sizes.p4"
 
-// For packets with a UDP header; others are never cut. One operation to an action: switch hardware has no more in a stage.
-// `ipv4_bytes` is the length of an IPv4 header with options, `ipv6_bytes` of an IPv6 header with extensions; a target that parses
-// neither gives constants.
+// For packets with a UDP header; others are never trimmed. One operation to an action: switch
+// hardware has no more in a stage. `ipv4_bytes` is the length of an IPv4 header with options,
+// `ipv6_bytes` of an IPv6 header with extensions; a target that parses neither gives constants.
 control Extent(in headers_t hdr, in bit<16> ipv4_bytes, in bit<16> ipv6_bytes, inout metadata_t meta) {
     @hidden
     action measure_ipv4() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tables ask of a packet whatever its address family: its protocol and ports, its DSCP and its importance.
+// What the tables ask of a packet whatever its address family: its protocol and ports, its DSCP and
+// its importance.
 
 #ifndef TRIMWIRE_FLOW_P4
 #define TRIMWIRE_FLOW_P4
@@ -20,7 +21,8 @@ control Flow(in headers_t hdr, inout metadata_t meta) {
             meta.dscp = hdr.ipv6.dscp;
             ecn = hdr.ipv6.ecn;
         }
-        // ECN is how MLT's senders say "important" (section 5.2). A packet marked CE upstream was ECT when it left.
+        // ECN is how MLT's senders say "important" (section 5.2). A packet marked CE upstream was
+        // ECT when it left.
         if (ecn == ECN_NOT_ECT) {
             meta.importance = 0;
         } else {

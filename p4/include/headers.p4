@@ -66,7 +66,7 @@ header udp_t {
     bit<16> checksum;
 }
 
-// RFC 7348, section 5. What the flags and the network say does not matter to a cut.
+// RFC 7348, section 5. What the flags and the network say does not matter to a trim.
 header vxlan_t {
     bit<8>  flags;
     bit<24> reserved;
@@ -159,8 +159,8 @@ struct headers_t {
 // What the sender allows the fabric to do with a packet, from its DSCP.
 enum bit<2> Trimming {
     PLAIN = 0,       // admit whole, mark or drop
-    TRIMMABLE = 1,   // may be cut once
-    TRIMMED = 2      // has been cut, here or upstream; never again
+    TRIMMABLE = 1,   // may be trimmed once
+    TRIMMED = 2      // has been trimmed, here or upstream; never again
 }
 
 // How a packet picks one of several equal paths (load_balance.p4).
@@ -174,13 +174,14 @@ enum bit<2> PathChoice {
 enum bit<3> Verdict {
     ADMIT = 0,
     ADMIT_MARKED = 1,
-    CUT = 2,
+    TRIM = 2,
     TRIM_DROP = 3,
     SELECTIVE_DROP = 4,
     TAIL_DROP = 5
 }
 
-// Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of frame.
+// Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of
+// frame.
 struct policy_t {
     bit<32> mark_at;
     bit<32> shallow_at;
@@ -193,8 +194,8 @@ struct policy_t {
     bit<32> trim_drop_at;
 }
 
-// Which of the policy's thresholds the queue stands at or above. A target knows its queues in its own way (bytes, cells, the
-// colours of a meter) and fills this in; the ladder asks for no more.
+// Which of the policy's thresholds the queue stands at or above. A target knows its queues in its
+// own way (bytes, cells, the colours of a meter) and fills this in; the ladder asks for no more.
 struct reached_t {
     bit<1> mark;
     bit<1> shallow;
@@ -208,7 +209,8 @@ struct metadata_t {
     bit<4>   ip_version;          // 4 or 6; 0: cannot be routed
     bit<8>   hops_left;           // TTL or hop limit on arrival
 
-    // The 5-tuple; IPv6 addresses folded to 32 bits. Ports are 0 where there are none (fragments, other protocols).
+    // The 5-tuple; IPv6 addresses folded to 32 bits. Ports are 0 where there are none (fragments,
+    // other protocols).
     bit<32>  flow_src_addr;
     bit<32>  flow_dst_addr;
     bit<8>   flow_protocol;
@@ -235,16 +237,18 @@ struct metadata_t {
     bit<32>  trim_queue_bytes;    // occupancy of `policy.trim_queue`
     reached_t reached;
     Verdict  verdict;
-    bit<1>   over_cap;            // 1: cut packets have had their share of the port
+    bit<1>   over_cap;            // 1: trimmed packets have had their share of the port
 
-    // The cut. Offsets are bytes from the start of the frame; one beyond 65,535 stays there.
+    // The trim. Offsets are bytes from the start of the frame; one beyond 65,535 stays there.
     bit<16>  l2_bytes;            // where the IP header starts: behind Ethernet and VLAN
     bit<16>  ip_bytes;            // how long the IP header is, options included
-    bit<16>  head_end;            // where the head ends that a cut has to leave
+    bit<16>  head_end;            // where the head ends that a trim has to leave
     bit<16>  ip_end;              // where the IP packet ends; Ethernet may pad behind it
-    bit<16>  cut_to;              // length of the frame after a cut
-    bit<1>   shallow_cuttable;    // 1: a cut to the shallow size leaves the head and takes something away
-    bit<1>   deep_cuttable;       // 1: so does a cut to the deep size. (Asked for where deep_at is not reached, or is.)
+    bit<16>  trim_to;             // length of the frame after a trim
+    // 1: a trim to this size leaves the head and takes something away. Deep is asked for where
+    // deep_at is reached, shallow where it is not.
+    bit<1>   shallow_trimmable;
+    bit<1>   deep_trimmable;
 
     // Accounting.
     bit<32>  class_slot;          // egress port * 8 + `queue`

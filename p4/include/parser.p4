@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ethernet, one VLAN tag, IPv4 with options, IPv6 with up to three extension headers, of layer 4 what the program uses, of
-// VXLAN the inner Ethernet, IP and UDP headers, and questions for neighbours.
+// Ethernet, one VLAN tag, IPv4 with options, IPv6 with up to three extension headers, of layer 4
+// what the program uses, of VXLAN the inner Ethernet, IP and UDP headers, and questions for
+// neighbours.
 //
-// Layer 4 of a fragment is not parsed, not even of the first one: its later brothers have no ports, and all of them
-// should take the same path; and a cut fragment would leave a hole that reassembly never fills. A packet without a
-// parsed UDP header is never cut, so fragments, TCP and IPv6 packets with other extension headers are safe from it.
+// Layer 4 of a fragment is not parsed, not even of the first one: its later brothers have no ports,
+// and all of them should take the same path; and a trimmed fragment would leave a hole that
+// reassembly never fills. A packet without a parsed UDP header is never trimmed, so fragments, TCP
+// and IPv6 packets with other extension headers are safe from it.
 
 #ifndef TRIMWIRE_PARSER_P4
 #define TRIMWIRE_PARSER_P4
@@ -176,7 +178,7 @@ parser ParseFrame(packet_in packet, inout headers_t hdr) {
         }
     }
 
-    // Without options, as agents send it; anything else in a tunnel is not cut.
+    // Without options, as agents send it; anything else in a tunnel is not trimmed.
     state parse_inner_ipv4 {
         packet.extract(hdr.inner_ipv4);
         transition select(hdr.inner_ipv4.version, hdr.inner_ipv4.ihl, hdr.inner_ipv4.more_fragments,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Thresholds of the (egress port, queue, importance) that a packet is about to enter. A target applies this table, reads
-// the two occupancies that it names, and then climbs the Ladder.
+// Thresholds of the (egress port, queue, importance) that a packet is about to enter. A target
+// applies this table, reads the two occupancies that it names, and then climbs the Ladder.
 
 #ifndef TRIMWIRE_QUEUE_POLICY_P4
 #define TRIMWIRE_QUEUE_POLICY_P4

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a verdict changes in the headers. The target truncates the frame and recomputes the IPv4 header checksum.
+// What a verdict changes in the headers. The target truncates the frame and recomputes the IPv4
+// header checksum.
 
 #ifndef TRIMWIRE_REWRITE_P4
 #define TRIMWIRE_REWRITE_P4
@@ -8,16 +9,17 @@
 #include "headers.p4"
 #include "sizes.p4"
 
-// Lengths, checksum and DSCP of a packet that is cut to `meta.cut_to` bytes of frame. Asks for `l2_bytes` and `ip_bytes`
-// (extent.p4). One operation to an action: switch hardware has no more in a stage.
-control RewriteCut(inout headers_t hdr, inout metadata_t meta) {
+// Lengths, checksum and DSCP of a packet that is trimmed to `meta.trim_to` bytes of frame. Asks for
+// `l2_bytes` and `ip_bytes` (extent.p4). One operation to an action: switch hardware has no more in
+// a stage.
+control RewriteTrimmed(inout headers_t hdr, inout metadata_t meta) {
     bit<16> left_of_ip;
     bit<16> left_of_udp;
     bit<16> surplus;
 
     @hidden
     action measure_ip() {
-        left_of_ip = meta.cut_to - meta.l2_bytes;
+        left_of_ip = meta.trim_to - meta.l2_bytes;
     }
 
     @hidden
@@ -46,8 +48,9 @@ control RewriteCut(inout headers_t hdr, inout metadata_t meta) {
     action rewrite_udp() {
         // A UDP length that was shorter than the packet stays: no field grows.
         hdr.udp.len = hdr.udp.len - surplus;
-        // The sum over the bytes that were cut off is unknown here. Zero is "no checksum" in IPv4 (RFC 768), and in
-        // IPv6 where the receiving socket has asked for it (RFC 6935, section 5; RFC 6936).
+        // The sum over the bytes that were trimmed off is unknown here. Zero is "no checksum" in
+        // IPv4 (RFC 768), and in IPv6 where the receiving socket has asked for it (RFC 6935,
+        // section 5; RFC 6936).
         hdr.udp.checksum = 0;
     }
 

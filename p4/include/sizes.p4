@@ -26,11 +26,13 @@ const bit<16> IPV4_BYTES = 20;         // without options
 const bit<16> IPV6_BYTES = 40;
 const bit<16> UDP_BYTES = 8;
 const bit<16> VXLAN_BYTES = 8;
-// The head of a DATA datagram, without which its bit-planes cannot be decoded. A cut leaves it whole.
+// The head of a DATA datagram, without which its bit-planes cannot be decoded. A trim leaves it
+// whole.
 const bit<16> TRIMWIRE_HEAD_BYTES = 20;
 const bit<32> PACKET_OUT_BYTES = 2;
 
-// The port behind which the controller sits (`--cpu-port 510` on BMv2), where a target has not said otherwise.
+// The port behind which the controller sits (`--cpu-port 510` on BMv2), where a target has not said
+// otherwise.
 #ifndef CPU_PORT
 #define CPU_PORT 510
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flows that are never to be cut, whatever their DSCP says (SONiC's DISABLE_TRIM_ACTION). They stay in their queue and are
-// treated as any packet there that is not trimmable.
+// Flows that are never to be trimmed, whatever their DSCP says (SONiC's DISABLE_TRIM_ACTION). They
+// stay in their queue and are treated as any packet there that is not trimmable.
 
 #ifndef TRIMWIRE_TRIM_ACL_P4
 #define TRIMWIRE_TRIM_ACL_P4

@@ -23,8 +23,8 @@ HASH_SEED = 0x5EED0C0A  # the switch's own
 # What the port of a host may claim: (DSCP, or any; priority; re-marked to, or believed). The highest priority decides.
 HOST_PORT = 2
 TRUST = [(3, 2, None), (7, 2, None), (19, 2, None), (None, 1, 0)]
-MARKED_WHOLE = [7]  # trimmable DSCPs whose packets are marked CE where they are not cut
-SERVICE, EXEMPT = 9217, 9999  # UDP destination ports: gradients, and a service that is never to be cut
+MARKED_WHOLE = [7]  # trimmable DSCPs whose packets are marked CE where they are not trimmed
+SERVICE, EXEMPT = 9217, 9999  # UDP destination ports: gradients, and a service that is never to be trimmed
 HEAD = 20  # bytes of a DATA header
 VXLAN = 4789  # UDP destination port
 HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
@@ -76,7 +76,7 @@ class Frame:
         self.macs = (gateway, SENDER)
         self.payload = bytes(i % 251 for i in range(payload))
         self.padding = bytes(padding)
-        # Offset of layer 4 and of what must survive a cut.
+        # Offset of layer 4 and of what must survive a trim.
         self.l2 = 18 if vlan else 14
         self.l4 = self.l2 + (20 + len(options) if version == 4 else 40 + len(extension))
         self.head = self.l4 + 8 + HEAD
@@ -104,33 +104,33 @@ class Frame:
         tag = b"\x81\x00\x60\x05" if self.vlan else b""
         return self.macs[0] + self.macs[1] + tag + ether_type + bytes(header) + l4 + self.padding
 
-    def forwarded(self, cut=None, congestion=False, port=PORT, trimmed=TRIMMED, remarked=None):
-        """The bytes with which it leaves: cut to `cut` bytes of frame, or marked, or neither; perhaps with another DSCP."""
-        data = bytearray(self.to_bytes()[:cut])
+    def forwarded(self, trim_to=None, congestion=False, port=PORT, trimmed=TRIMMED, remarked=None):
+        """The bytes with which it leaves: trimmed to `trim_to` bytes of frame, or marked, or neither; perhaps with another DSCP."""
+        data = bytearray(self.to_bytes()[:trim_to])
         data[0:12] = NEXT_HOPS[port] + data[0:6]
         ip = self.l2
         dscp = self.dscp if remarked is None else remarked
-        traffic_class = (trimmed if cut else dscp) << 2 | (3 if congestion else self.ecn)
+        traffic_class = (trimmed if trim_to else dscp) << 2 | (3 if congestion else self.ecn)
         if self.version == 4:
             data[ip + 1] = traffic_class
             data[ip + 8] -= 1
-            if cut:
-                data[ip + 2:ip + 4] = struct.pack(">H", cut - ip)
+            if trim_to:
+                data[ip + 2:ip + 4] = struct.pack(">H", trim_to - ip)
             data[ip + 10:ip + 12] = b"\0\0"
             data[ip + 10:ip + 12] = struct.pack(">H", internet_checksum(bytes(data[ip:self.l4])))
         else:
             data[ip:ip + 4] = struct.pack(">I", 6 << 28 | traffic_class << 20 | 0x12345)
             data[ip + 7] -= 1
-            if cut:
-                data[ip + 4:ip + 6] = struct.pack(">H", cut - ip - 40)
-        if cut:
+            if trim_to:
+                data[ip + 4:ip + 6] = struct.pack(">H", trim_to - ip - 40)
+        if trim_to:
             said = struct.unpack_from(">H", data, self.l4 + 4)[0]
-            data[self.l4 + 4:self.l4 + 8] = struct.pack(">HH", min(said, cut - self.l4), 0)
+            data[self.l4 + 4:self.l4 + 8] = struct.pack(">HH", min(said, trim_to - self.l4), 0)
         return bytes(data)
 
 
 class Tunnel(Frame):
-    """A frame in VXLAN. `cut` counts bytes of the outer frame; `at` is where the inner one starts."""
+    """A frame in VXLAN. `trim_to` counts bytes of the outer frame; `at` is where the inner one starts."""
 
     def __init__(self, inner, **outer):
         super().__init__(payload=0, destination_port=VXLAN, **outer)
@@ -138,16 +138,16 @@ class Tunnel(Frame):
         self.payload = bytes.fromhex("0800000000002a00") + inner.to_bytes()
         self.head = self.at + inner.head
 
-    def forwarded(self, cut=None, congestion=False, port=PORT, trimmed=TRIMMED, remarked=None):
-        data = bytearray(super().forwarded(cut, congestion, port, trimmed, remarked))
-        if cut:
+    def forwarded(self, trim_to=None, congestion=False, port=PORT, trimmed=TRIMMED, remarked=None):
+        data = bytearray(super().forwarded(trim_to, congestion, port, trimmed, remarked))
+        if trim_to:
             inner = mended(data[self.at:], self.inner, trimmed)
             data[self.at:] = inner
         return bytes(data)
 
 
 def mended(data, frame, trimmed):
-    """A cut frame in a tunnel: lengths and DSCP of what is left of it, and nothing else. A wrong checksum stays as wrong as it was."""
+    """A trimmed frame in a tunnel: lengths and DSCP of what is left of it, and nothing else. A wrong checksum stays as wrong as it was."""
     ip = frame.l2
 
     def total():
@@ -211,7 +211,7 @@ def marked(queue):
     return [*admitted(queue), ("Ingress.marked", PORT * 8 + queue)]
 
 
-def cut_from(queue, port=PORT, trim_queue=6):
+def trimmed_from(queue, port=PORT, trim_queue=6):
     return [("Ingress.trimmed", port * 8 + queue), ("Egress.trim_transmitted", port * 8 + queue),
             ("Egress.transmitted", port * 8 + trim_queue)]
 
@@ -237,29 +237,29 @@ def rungs(version, vlan, ecn):
     head = sent.head
     check("without a policy everything is admitted", [], sent, sent.forwarded(), admitted(5))
     check("trimmable below shallow_at is admitted and not marked", policy(5, mark=0), sent, sent.forwarded(), admitted(5))
-    check("at shallow_at it is cut to shallow_size", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
-    check("at deep_at it is cut to deep_size", policy(5, 0, 0, 0), sent, sent.forwarded(104), cut_from(5))
-    check("drop_at does not stop a cut", policy(5, 0, 0, 0, 0), sent, sent.forwarded(104), cut_from(5))
+    check("at shallow_at it is trimmed to shallow_size", policy(5, 0, 0), sent, sent.forwarded(256), trimmed_from(5))
+    check("at deep_at it is trimmed to deep_size", policy(5, 0, 0, 0), sent, sent.forwarded(104), trimmed_from(5))
+    check("drop_at does not stop a trim", policy(5, 0, 0, 0, 0), sent, sent.forwarded(104), trimmed_from(5))
     sent = frame(dscp=15, checksum=0x1234)
-    check("a cut clears the UDP checksum", policy(2, 0, 0), sent, sent.forwarded(256), cut_from(2))
-    check("no cut leaves the UDP checksum alone", policy(2, 0), sent, sent.forwarded(), admitted(2))
+    check("a trim clears the UDP checksum", policy(2, 0, 0), sent, sent.forwarded(256), trimmed_from(2))
+    check("no trim leaves the UDP checksum alone", policy(2, 0), sent, sent.forwarded(), admitted(2))
     sent = frame()
-    check("never cut inside the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(head), cut_from(5))
+    check("never trimmed inside the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(head), trimmed_from(5))
     sent = frame(payload=256 - head + HEAD)
-    check("exactly the size: not cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+    check("exactly the size: not trimmed", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
     sent = frame(payload=257 - head + HEAD)
-    check("one byte more: cut", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+    check("one byte more: trimmed", policy(5, 0, 0), sent, sent.forwarded(256), trimmed_from(5))
     sent = frame(payload=40)
-    check("shorter than the size: not cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+    check("shorter than the size: not trimmed", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
     check("shorter than the size at drop_at: dropped", policy(5, 0, 0, NEVER, 0), sent, None, dropped("tail_dropped", 5))
     sent = frame(payload=HEAD)
-    check("nothing but a head is not cut", policy(5, 0, 0, 0, deep_size=0), sent, sent.forwarded(), admitted(5))
+    check("nothing but a head is not trimmed", policy(5, 0, 0, 0, deep_size=0), sent, sent.forwarded(), admitted(5))
     sent = frame(payload=HEAD - 1)
-    check("less than a head is not cut", policy(5, 0, 0, 0, deep_size=0), sent, sent.forwarded(), admitted(5))
+    check("less than a head is not trimmed", policy(5, 0, 0, 0, deep_size=0), sent, sent.forwarded(), admitted(5))
     sent = frame(payload=40, padding=300)
-    check("Ethernet padding is not worth a cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+    check("Ethernet padding is not worth a trim", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
     sent = frame(udp_shorter=250)
-    check("a UDP length does not grow", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+    check("a UDP length does not grow", policy(5, 0, 0), sent, sent.forwarded(256), trimmed_from(5))
     sent = frame()
     # A head that finds no room is no reason to drop a packet that does.
     check("trim queue full, drop_at not reached: admitted whole", policy(5, 0, 0, trim_drop=0), sent, sent.forwarded(), admitted(5))
@@ -270,9 +270,9 @@ def rungs(version, vlan, ecn):
     check("trimmable and marked on request below shallow_at", policy(4, 0), sent, sent.forwarded(congestion=ecn != 0),
           marked(4) if ecn else admitted(4))
     check("trimmable and marked on request, but below mark_at", policy(4), sent, sent.forwarded(), admitted(4))
-    check("a request for marks does not stop a cut", policy(4, 0, 0), sent, sent.forwarded(256), cut_from(4))
+    check("a request for marks does not stop a trim", policy(4, 0, 0), sent, sent.forwarded(256), trimmed_from(4))
     sent = frame(dscp=TRIMMED)
-    check("TRIMMED is never cut, dropped or marked below trim_drop_at", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+    check("TRIMMED is never trimmed, dropped or marked below trim_drop_at", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
     check("TRIMMED at trim_drop_at: dropped", policy(6, trim_drop=0), sent, None, dropped("tail_dropped", 6))
     sent = frame(dscp=19)
     check("not trimmable at mark_at: ECT is marked", policy(5, 0), sent, sent.forwarded(congestion=ecn != 0),
@@ -309,32 +309,32 @@ def rungs(version, vlan, ecn):
 
     sent = frame()
     check("a port may have a trimmed DSCP of its own", policy(5, 0, 0, trimmed=TRIMMED_LAST_HOP), sent,
-          sent.forwarded(256, trimmed=TRIMMED_LAST_HOP), cut_from(5))
+          sent.forwarded(256, trimmed=TRIMMED_LAST_HOP), trimmed_from(5))
     sent = frame(dscp=TRIMMED_LAST_HOP)
-    check("what another port's DSCP says was cut is not cut again", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+    check("what another port's DSCP says was trimmed is not trimmed again", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
     for destination_port, exempt in ((EXEMPT, True), (EXEMPT + 1, False)):
         sent = frame(destination_port=destination_port)
         if not exempt:
-            check("a flow beside the exempt one is cut", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+            check("a flow beside the exempt one is trimmed", policy(5, 0, 0), sent, sent.forwarded(256), trimmed_from(5))
         elif ecn:
-            check("an exempt flow is marked, not cut", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
+            check("an exempt flow is marked, not trimmed", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
         else:
-            check("an exempt flow is dropped, not cut", policy(5, 0, 0), sent, None, dropped("selective_dropped", 5))
+            check("an exempt flow is dropped, not trimmed", policy(5, 0, 0), sent, None, dropped("selective_dropped", 5))
     check("an exempt DSCP stays in its queue", [], frame(destination_port=EXEMPT, dscp=15),
           frame(destination_port=EXEMPT, dscp=15).forwarded(), admitted(2))
     sent = frame(destination_port=EXEMPT, dscp=TRIMMED)
-    check("no exemption undoes a cut", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+    check("no exemption undoes a trim", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
 
     # The bucket of the capped port holds one byte less than the shallow size and fills within a microsecond.
     capped = {"destination": CAPPED[version]}
     sent = frame(**capped)
     over, under = (policy(5, 0, 0, deep, port=CAPPED_PORT) for deep in (NEVER, 0))
-    check("beyond the port's cap nothing is cut: admitted whole", over, sent, sent.forwarded(port=CAPPED_PORT),
+    check("beyond the port's cap nothing is trimmed: admitted whole", over, sent, sent.forwarded(port=CAPPED_PORT),
           admitted(5, CAPPED_PORT), CAPPED_PORT)
     check("beyond the port's cap and at drop_at: dropped", policy(5, 0, 0, NEVER, 0, port=CAPPED_PORT), sent, None,
           dropped("trim_dropped", 5, CAPPED_PORT))
-    check("cut packets within the port's cap leave", under, sent, sent.forwarded(104, port=CAPPED_PORT),
-          cut_from(5, CAPPED_PORT), CAPPED_PORT)
+    check("trimmed packets within the port's cap leave", under, sent, sent.forwarded(104, port=CAPPED_PORT),
+          trimmed_from(5, CAPPED_PORT), CAPPED_PORT)
     sent = frame(dscp=TRIMMED, **capped)
     check("TRIMMED beyond the port's cap is dropped", policy(6, port=CAPPED_PORT), sent, None,
           dropped("tail_dropped", 6, CAPPED_PORT))
@@ -357,8 +357,8 @@ def claims(version, vlan, ecn):
     # Were they believed, the full trim queue would drop the first, and the second would be served first.
     check("a host port that claims TRIMMED is best effort", policy(6, trim_drop=0), TRIMMED, admitted(0), remarked=0)
     check("a host port that claims CONTROL is best effort", [], CONTROL, admitted(0), remarked=0)
-    check("what a host port may claim is believed", policy(5, 0, 0), 3, cut_from(5), cut=256)
-    check("a re-marked packet is not cut", policy(3, 0, 0), 11, admitted(0), remarked=0)
+    check("what a host port may claim is believed", policy(5, 0, 0), 3, trimmed_from(5), trim_to=256)
+    check("a re-marked packet is not trimmed", policy(3, 0, 0), 11, admitted(0), remarked=0)
 
 
 def sonic():
@@ -368,22 +368,22 @@ def sonic():
             case(f"IPv{version}: SONiC {number}, {name}", policies, sent, expect, counted, port)
 
         sent = Frame(version=version, payload=1300)
-        check(2, "cut to 256 bytes, one hop less", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
-        check(2, "cut to 1,000 bytes", policy(5, 0, 0, shallow_size=1000), sent, sent.forwarded(1000), cut_from(5))
-        check(3, "the trimmed DSCP is 48", policy(5, 0, 0, trimmed=48), sent, sent.forwarded(256, trimmed=48), cut_from(5))
+        check(2, "trimmed to 256 bytes, one hop less", policy(5, 0, 0), sent, sent.forwarded(256), trimmed_from(5))
+        check(2, "trimmed to 1,000 bytes", policy(5, 0, 0, shallow_size=1000), sent, sent.forwarded(1000), trimmed_from(5))
+        check(3, "the trimmed DSCP is 48", policy(5, 0, 0, trimmed=48), sent, sent.forwarded(256, trimmed=48), trimmed_from(5))
         two_ports = policy(5, 0, 0, 0, trimmed=10) + policy(5, 0, 0, 0, port=CAPPED_PORT, trimmed=20)
-        check(3, "the trimmed DSCP of one port is 10, of another 20", two_ports, sent, sent.forwarded(104, trimmed=10), cut_from(5))
+        check(3, "the trimmed DSCP of one port is 10, of another 20", two_ports, sent, sent.forwarded(104, trimmed=10), trimmed_from(5))
         other = Frame(version=version, payload=1300, destination=CAPPED[version])
         check(3, "the trimmed DSCP of one port is 10, of another 20", two_ports, other,
-              other.forwarded(104, port=CAPPED_PORT, trimmed=20), cut_from(5, CAPPED_PORT), CAPPED_PORT)
+              other.forwarded(104, port=CAPPED_PORT, trimmed=20), trimmed_from(5, CAPPED_PORT), CAPPED_PORT)
         other = Frame(version=version, payload=1300, dscp=7)
         check(3, "what other queues send keeps its DSCP", policy(5, 0, 0), other, other.forwarded(), admitted(4))
         check(6, "the trim queue may be any queue", policy(5, 0, 0, trim_queue=4), sent, sent.forwarded(256),
-              cut_from(5, trim_queue=4))
+              trimmed_from(5, trim_queue=4))
         for queue, dscp in ((5, 3), (2, 15)):
             counted = Frame(version=version, payload=1300, dscp=dscp)
-            check(13, "cuts are counted at the queue that was full", policy(5, 0, 0) + policy(2, 0, 0), counted,
-                  counted.forwarded(256), cut_from(queue))
+            check(13, "trims are counted at the queue that was full", policy(5, 0, 0) + policy(2, 0, 0), counted,
+                  counted.forwarded(256), trimmed_from(queue))
 
 
 def stir(value, seed):
@@ -421,29 +421,29 @@ def with_bytes(data, offset, patch, checksum_at=None):
 
 
 def oddities():
-    cut = policy(5, 0, 0)
+    trimming = policy(5, 0, 0)
     sent = Frame(options=b"\x94\x04\0\0\x01\x01\x01\x01")
-    case("IPv4 options survive a cut", cut, sent, sent.forwarded(256), cut_from(5))
-    case("IPv4 options are part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
+    case("IPv4 options survive a trim", trimming, sent, sent.forwarded(256), trimmed_from(5))
+    case("IPv4 options are part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), trimmed_from(5))
     sent = Frame(options=b"\x01" * 40)
-    case("the longest IPv4 header", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
+    case("the longest IPv4 header", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), trimmed_from(5))
     sent = Frame(fragment=0x2000)
-    case("a first fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
+    case("a first fragment is not trimmed", trimming, sent, sent.forwarded(congestion=True), marked(5))
     sent = Frame(fragment=0x2010)
-    case("a later fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
+    case("a later fragment is not trimmed", trimming, sent, sent.forwarded(congestion=True), marked(5))
     sent = Frame(fragment=0x0010, ecn=0)
-    case("a last fragment is not trimmable: not-ECT is dropped", cut, sent, None, dropped("selective_dropped", 5))
+    case("a last fragment is not trimmable: not-ECT is dropped", trimming, sent, None, dropped("selective_dropped", 5))
     sent = Frame(fragment=0x4000)
-    case("don't-fragment is no fragment", cut, sent, sent.forwarded(256), cut_from(5))
+    case("don't-fragment is no fragment", trimming, sent, sent.forwarded(256), trimmed_from(5))
     sent = Frame(version=6, extension=struct.pack(">BBHI", 17, 0, 1, 7))
-    case("an IPv6 fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
+    case("an IPv6 fragment is not trimmed", trimming, sent, sent.forwarded(congestion=True), marked(5))
     sent = Frame(ecn=3)
-    case("a packet marked upstream is important", cut, sent, sent.forwarded(256), cut_from(5))
+    case("a packet marked upstream is important", trimming, sent, sent.forwarded(256), trimmed_from(5))
 
     whole = Frame().to_bytes()
     long_length = with_bytes(whole, 16, struct.pack(">H", 1454), checksum_at=24)
     expected = with_bytes(Frame().forwarded(256), 0, b"")
-    case("a total length beyond the frame (cut upstream, not rewritten) does not mislead", cut, long_length, expected, cut_from(5))
+    case("a total length beyond the frame (trimmed upstream, not rewritten) does not mislead", trimming, long_length, expected, trimmed_from(5))
 
     case("no route", [], Frame(destination=ipv4("10.9.9.9")), None, UNROUTABLE)
     case("no IPv6 route", [], Frame(version=6, destination=ipv6("fd000099", 1)), None, UNROUTABLE)
@@ -464,7 +464,7 @@ def oddities():
     case("a frame that ends in the IPv4 options", [], with_bytes(whole, 14, b"\x4f")[:50], None, UNROUTABLE)
     case("a frame that ends in the IPv6 header", [], Frame(version=6).to_bytes()[:53], None, UNROUTABLE)
     sent = Frame(payload=0)
-    case("a frame that ends in the UDP header is not cut", cut, sent.to_bytes()[:40],
+    case("a frame that ends in the UDP header is not trimmed", trimming, sent.to_bytes()[:40],
          sent.forwarded(congestion=True)[:40], marked(5))
 
 
@@ -546,31 +546,31 @@ def neighbours():
 
 
 def extensions():
-    """IPv6 extension headers belong to the head; what is not looked through is not cut."""
+    """IPv6 extension headers belong to the head; what is not looked through is not trimmed."""
     for vlan in (False, True):
         where = f"IPv6{' tagged' if vlan else ''}: "
         three = [(HOP_BY_HOP, 1), (ROUTING, 5), (DESTINATION_OPTIONS, 2)]
         for name, headers in (("hop-by-hop options", three[:1]), ("a routing header", three[1:2]), ("destination options", three[2:]),
                               ("three extension headers", three), ("an extension header of 128 bytes", [(ROUTING, 16)])):
             sent = Frame(version=6, vlan=vlan, payload=600, **extension(*headers))
-            case(f"{where}{name}, cut to shallow_size", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
-            case(f"{where}{name}, part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
+            case(f"{where}{name}, trimmed to shallow_size", policy(5, 0, 0), sent, sent.forwarded(256), trimmed_from(5))
+            case(f"{where}{name}, part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), trimmed_from(5))
             case(f"{where}{name}, forwarded whole", policy(5), sent, sent.forwarded(), admitted(5))
         for name, headers in (("an extension header of 136 bytes", [(ROUTING, 17)]), ("four extension headers", [*three, (ROUTING, 3)]),
                               ("hop-by-hop options behind others", [(ROUTING, 1), (HOP_BY_HOP, 1)]),
                               ("a fragment behind hop-by-hop options", [(HOP_BY_HOP, 1), (FRAGMENT, 1)]),
                               ("an authentication header", [(51, 3)])):
             sent = Frame(version=6, vlan=vlan, payload=600, **extension(*headers))
-            case(f"{where}{name} is not cut", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
+            case(f"{where}{name} is not trimmed", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
         sent = Frame(version=6, vlan=vlan, destination_port=EXEMPT, **extension(*three))
-        case(f"{where}an exempt flow behind extension headers is marked, not cut", policy(5, 0, 0), sent,
+        case(f"{where}an exempt flow behind extension headers is marked, not trimmed", policy(5, 0, 0), sent,
              sent.forwarded(congestion=True), marked(5))
     for source_port in range(4000, 4004):
         sent = Frame(version=6, destination=SPREAD[6], source_port=source_port, **extension(*three))
         port = ecmp_port(sent)
         case(f"IPv6: ECMP looks behind extension headers, port {port}", [], sent, sent.forwarded(port=port), admitted(5, port), port)
     sent = Frame(version=6, **extension(*three))
-    case("a frame that ends in an extension header is not cut", policy(5, 0, 0), sent.to_bytes()[:70],
+    case("a frame that ends in an extension header is not trimmed", policy(5, 0, 0), sent.to_bytes()[:70],
          sent.forwarded(congestion=True)[:70], marked(5))
 
 
@@ -590,35 +590,35 @@ def tunnels():
 
                 sent = tunnel()
                 check("forwarded whole", policy(5), sent, sent.forwarded(), admitted(5))
-                check("cut to shallow_size of the inner frame", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), cut_from(5))
-                check("cut to deep_size of the inner frame", policy(5, 0, 0, 0), sent, sent.forwarded(sent.at + 104), cut_from(5))
-                check("never cut inside the inner head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
+                check("trimmed to shallow_size of the inner frame", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), trimmed_from(5))
+                check("trimmed to deep_size of the inner frame", policy(5, 0, 0, 0), sent, sent.forwarded(sent.at + 104), trimmed_from(5))
+                check("never trimmed inside the inner head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), trimmed_from(5))
                 sent = tunnel({"payload": 256 - sent.inner.head + HEAD})
-                check("exactly the inner size is not cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+                check("exactly the inner size is not trimmed", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
                 sent = tunnel({"payload": 257 - sent.inner.head + HEAD})
-                check("one byte more than the inner size is cut", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), cut_from(5))
+                check("one byte more than the inner size is trimmed", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), trimmed_from(5))
                 sent = tunnel({"udp_shorter": 500, "checksum": 0x1234}, checksum=0x4321)
-                check("no inner length grows", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), cut_from(5))
+                check("no inner length grows", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), trimmed_from(5))
                 sent = tunnel(dscp=TRIMMED)
-                check("TRIMMED is not cut again", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+                check("TRIMMED is not trimmed again", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
                 for name, fields in (("TCP in a tunnel", {"protocol": 6}), ("a tag in a tunnel", {"vlan": True})):
                     sent = tunnel(fields)
-                    check(f"{name} is not cut", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
+                    check(f"{name} is not trimmed", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
     sent = Tunnel(Frame(payload=600))
     for name, inner in (("options", Frame(options=b"\x01" * 4)), ("a fragment", Frame(fragment=0x2000)),
                         ("an extension header", Frame(version=6, **extension((HOP_BY_HOP, 1))))):
         other = Tunnel(inner)
-        case(f"{name} in a tunnel is not cut", policy(5, 0, 0), other, other.forwarded(congestion=True), marked(5))
+        case(f"{name} in a tunnel is not trimmed", policy(5, 0, 0), other, other.forwarded(congestion=True), marked(5))
         unimportant = Tunnel(inner, ecn=0)
         case(f"{name} in a tunnel, not ECT, is dropped", policy(5, 0, 0), unimportant, None, dropped("selective_dropped", 5))
     for length, where in ((46, "VXLAN"), (58, "the inner Ethernet"), (80, "the inner IPv4 header"), (90, "the inner UDP header")):
-        case(f"a frame that ends in {where} is not cut", policy(5, 0, 0), sent.to_bytes()[:length],
+        case(f"a frame that ends in {where} is not trimmed", policy(5, 0, 0), sent.to_bytes()[:length],
              sent.forwarded(congestion=True)[:length], marked(5))
     damaged = with_bytes(sent.to_bytes(), sent.at + 24, bytes([sent.to_bytes()[sent.at + 24] ^ 1]))
     expected = bytearray(sent.forwarded(sent.at + 256))
     expected[sent.at:] = mended(bytearray(damaged[sent.at:sent.at + 256]), sent.inner, TRIMMED)
     assert bytes(expected) != sent.forwarded(sent.at + 256)
-    case("a damaged header in a tunnel stays damaged", policy(5, 0, 0), damaged, bytes(expected), cut_from(5))
+    case("a damaged header in a tunnel stays damaged", policy(5, 0, 0), damaged, bytes(expected), trimmed_from(5))
 
 
 def main():

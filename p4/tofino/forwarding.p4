@@ -43,8 +43,9 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
             classify.apply(meta.packet);
             trim_acl.apply(hdr, meta.packet);
             route.apply(hdr, meta);
-            // The controller's own link has no queue policy: it is not a link that gradients cross. (What has no next hop
-            // finds any policy; it is not obeyed. Not to wait for the route's last word spares a stage.)
+            // The controller's own link has no queue policy: it is not a link that gradients cross.
+            // (What has no next hop finds any policy; it is not obeyed. Not to wait for the route's
+            // last word spares a stage.)
             if (meta.egress_port != CPU_PORT) {
                 queue_policy.apply(meta.egress_port, meta.packet);
             }
@@ -53,11 +54,13 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
     }
 }
 
-// What the verdict asks for. Counters are indexed by egress port * 8 + queue and count the bytes that arrived.
+// What the verdict asks for. Counters are indexed by egress port * 8 + queue and count the bytes
+// that arrived.
 control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_port,
                  inout ingress_intrinsic_metadata_for_deparser_t to_deparser,
                  inout ingress_intrinsic_metadata_for_tm_t to_tm) {
-    // Every packet with a next hop is counted by exactly one of these five, at the queue it was classified to.
+    // Every packet with a next hop is counted by exactly one of these five, at the queue it was
+    // classified to.
     @id(0x12000001) @name(".Ingress.admitted")
     Counter<bit<64>, bit<12>>(QUEUE_SLOTS, CounterType_t.PACKETS_AND_BYTES) admitted;
     @id(0x12000002) @name(".Ingress.trimmed")
@@ -95,7 +98,7 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
             meta.bridge.setValid();
             meta.bridge.kind = PACKET_WHOLE;
             meta.bridge.session = meta.deep_session;
-            meta.bridge.cut_to = meta.packet.policy.deep_size;
+            meta.bridge.trim_to = meta.packet.policy.deep_size;
             meta.bridge.trimmed_dscp = meta.packet.policy.trimmed_dscp;
             meta.bridge.trim_queue = meta.packet.policy.trim_queue;
             meta.bridge.class_slot = meta.slot;
@@ -104,10 +107,10 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
             }
 
             if (meta.packet.verdict == Verdict.ADMIT) {
-                // Should the traffic manager have no room after all, it sends the packet to the deflection port, and
-                // egress cuts it.
+                // Should the traffic manager have no room after all, it sends the packet to the
+                // deflection port, and egress trims it.
                 if (meta.packet.policed == 1 && meta.packet.trimming == Trimming.TRIMMABLE && hdr.udp.isValid()
-                    && meta.packet.deep_cuttable == 1) {
+                    && meta.packet.deep_trimmable == 1) {
                     to_tm.deflect_on_drop = 1;
                 }
             } else if (meta.packet.verdict == Verdict.ADMIT_MARKED) {
@@ -117,10 +120,10 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
                 to_deparser.drop_ctl = 1;
             }
 
-            if (meta.packet.verdict == Verdict.CUT) {
+            if (meta.packet.verdict == Verdict.TRIM) {
                 trimmed.count(meta.slot);
-                to_deparser.mirror_type = MIRROR_CUT;
-                meta.copy_kind = PACKET_CUT;
+                to_deparser.mirror_type = MIRROR_TRIM;
+                meta.copy_kind = PACKET_TRIMMED;
             } else if (meta.packet.verdict == Verdict.TRIM_DROP) {
                 trim_dropped.count(meta.slot);
             } else if (meta.packet.verdict == Verdict.SELECTIVE_DROP) {

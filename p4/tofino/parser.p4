@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared parser's decisions (../include/parser.p4), with what only this hardware asks for: its intrinsic metadata, and
-// IPv4 header checksums that are worked out while the header passes.
+// The shared parser's decisions (../include/parser.p4), with what only this hardware asks for: its
+// intrinsic metadata, and IPv4 header checksums that are worked out while the header passes.
 //
-// IPv4 options are not parsed, nor is what lies behind them: such packets are routed, and never cut. Their header
-// checksum is not verified, but it is corrected by the difference that the switch makes, so that damage stays visible.
+// IPv4 options are not parsed, nor is what lies behind them: such packets are routed, and never
+// trimmed. Their header checksum is not verified, but it is corrected by the difference that the
+// switch makes, so that damage stays visible.
 
 #ifndef TRIMWIRE_TOFINO_PARSER_P4
 #define TRIMWIRE_TOFINO_PARSER_P4
 
 #include "headers.p4"
 
-// The words of the IPv4 header in which the switch changes something (DSCP, ECN, length, TTL), and the checksum.
+// The words of the IPv4 header in which the switch changes something (DSCP, ECN, length, TTL), and
+// the checksum.
 #define IPV4_CHANGING { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, \
     hdr.ipv4.ttl, hdr.ipv4.protocol }
 
@@ -129,8 +131,8 @@ parser TrimwireIngressParser(packet_in packet, out headers_t hdr, out ingress_t 
     }
 }
 
-// Of a whole packet, egress reads nothing but the bridge. Copies are UDP without options and fragments, or they would
-// not have been cut.
+// Of a whole packet, egress reads nothing but the bridge. Copies are UDP without options and
+// fragments, or they would not have been trimmed.
 parser TrimwireEgressParser(packet_in packet, out headers_t hdr, out egress_t meta,
                             out egress_intrinsic_metadata_t intrinsic) {
     Checksum() ipv4_rest;
@@ -139,8 +141,8 @@ parser TrimwireEgressParser(packet_in packet, out headers_t hdr, out egress_t me
         packet.extract(intrinsic);
         transition select(packet.lookahead<bit<8>>()) {
             PACKET_WHOLE: parse_bridge;
-            PACKET_CUT: parse_cut;
-            PACKET_CUT_DEFLECTED: parse_cut;
+            PACKET_TRIMMED: parse_trimmed;
+            PACKET_TRIMMED_DEFLECTED: parse_trimmed;
             default: reject;
         }
     }
@@ -150,8 +152,8 @@ parser TrimwireEgressParser(packet_in packet, out headers_t hdr, out egress_t me
         transition accept;
     }
 
-    state parse_cut {
-        packet.extract(meta.cut);
+    state parse_trimmed {
+        packet.extract(meta.trim);
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_VLAN: parse_vlan;

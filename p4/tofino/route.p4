@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layer 3: longest prefix, then one member of an ECMP group by a hash over the flow, or by chance. What cannot be routed
-// leaves with `routed` = 0.
+// Layer 3: longest prefix, then one member of an ECMP group by a hash over the flow, or by chance.
+// What cannot be routed leaves with `routed` = 0.
 
 #ifndef TRIMWIRE_TOFINO_ROUTE_P4
 #define TRIMWIRE_TOFINO_ROUTE_P4
@@ -9,14 +9,15 @@
 #include "headers.p4"
 #include "../include/load_balance.p4"
 
-// Both route tables share a selector and its members, which lie in one stage, and so do the tables: as many prefixes as
-// the TCAM of one stage holds beside each other.
+// Both route tables share a selector and its members, which lie in one stage, and so do the tables:
+// as many prefixes as the TCAM of one stage holds beside each other.
 const bit<32> TOFINO_IPV4_ROUTES = 2048;
 const bit<32> TOFINO_IPV6_ROUTES = 1024;
 const bit<32> ECMP_GROUP_MEMBERS = 120;
 const bit<32> ECMP_GROUPS = 256;
 
-// Both hashes of every packet are worked out before it is known which one counts: that spares two stages.
+// Both hashes of every packet are worked out before it is known which one counts: that spares two
+// stages.
 control Path(in headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_five_tuple;
     Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_flow;
@@ -124,8 +125,8 @@ control Route(inout headers_t hdr, inout ingress_t meta) {
     }
 
     apply {
-        // Not an IPv4 packet: damaged, or shorter than 20 bytes (0 to 15, 16 to 19). The hardware compares bits more easily
-        // than numbers of 16 bits.
+        // Not an IPv4 packet: damaged, or shorter than 20 bytes (0 to 15, 16 to 19). The hardware
+        // compares bits more easily than numbers of 16 bits.
         if (meta.packet.ip_version == 4 && meta.damaged) {
             meta.packet.ip_version = 0;
         }
@@ -145,7 +146,8 @@ control Route(inout headers_t hdr, inout ingress_t meta) {
             }
         }
 
-        // What is for this switch's own controller has arrived; anything else has one hop less to go.
+        // What is for this switch's own controller has arrived; anything else has one hop less to
+        // go.
         if (meta.egress_port != CPU_PORT) {
             if (meta.packet.ip_version == 4) {
                 if (hdr.ipv4.ttl[7:1] == 0) {

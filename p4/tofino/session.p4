@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which mirror session cuts a packet. Tofino 1 takes port, queue and length from the session: two sessions a port,
-// port * 2 + 1 cuts shallow, port * 2 + 2 cuts deep. (Session 0 is the hardware's own.)
+// Which mirror session trims a packet. Tofino 1 takes port, queue and length from the session: two
+// sessions a port, port * 2 + 1 trims shallow, port * 2 + 2 trims deep. (Session 0 is the
+// hardware's own.)
 
 #ifndef TRIMWIRE_TOFINO_SESSION_P4
 #define TRIMWIRE_TOFINO_SESSION_P4

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trimwire on Tofino 1 (TNA): the shared controls of ../include, with what this target adds at its edges: virtual queues made of
-// meters, mirror sessions that truncate, deflection on drop.
+// Trimwire on Tofino 1 (TNA): the shared controls of ../include, with what this target adds at its
+// edges: virtual queues made of meters, mirror sessions that truncate, deflection on drop.
 //
-//   parse -> flow -> path -> route -> classify -> trim_acl -> queue_policy -> virtual_queue -> cut -> ladder
-//         -> mirror + drop | mark | drop -> TM -> (copy: lengths, DSCP; deflected: mirror + drop) -> counters -> deparse
+//   parse -> flow -> path -> route -> classify -> trim_acl -> queue_policy -> virtual_queue -> trim
+//         -> ladder
+//         -> mirror + drop | mark | drop -> TM
+//         -> (copy: lengths, DSCP; deflected: mirror + drop) -> counters -> deparse
 
 #include <core.p4>
 #include <tna.p4>
@@ -20,9 +22,9 @@
 #include "deparser.p4"
 #include "forwarding.p4"
 #include "virtual_queue.p4"
-#include "cut.p4"
+#include "trim.p4"
 #include "session.p4"
-#include "cut_events.p4"
+#include "trim_events.p4"
 #include "../include/ladder.p4"
 #include "egress.p4"
 
@@ -33,20 +35,20 @@ control TrimwireIngress(inout headers_t hdr, inout ingress_t meta,
                         inout ingress_intrinsic_metadata_for_tm_t to_tm) {
     Forwarding() forwarding;
     VirtualQueue() virtual_queue;
-    Cut() cut;
+    Trim() trim;
     ChooseSession() choose_session;
     Ladder() ladder;
-    CutEvents() cut_events;
+    TrimEvents() trim_events;
     Disposal() disposal;
 
     apply {
         forwarding.apply(hdr, meta);
         virtual_queue.apply(meta);
-        cut.apply(meta);
+        trim.apply(meta);
         choose_session.apply(meta);
         if (meta.routed == 1 && meta.packet.policed == 1) {
             ladder.apply(hdr, meta.packet);
-            cut_events.apply(from_parser.global_tstamp, meta, to_deparser.digest_type);
+            trim_events.apply(from_parser.global_tstamp, meta, to_deparser.digest_type);
         }
         disposal.apply(hdr, meta, intrinsic.ingress_port, to_deparser, to_tm);
     }

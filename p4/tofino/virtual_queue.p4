@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ingress of Tofino 1 cannot see the queues. A byte meter at line rate is a queue without packets in it: its committed bucket
-// (CBS = shallow_at) is empty when shallow_at bytes wait, its peak bucket (PBS = deep_at) when deep_at bytes do.
+// Ingress of Tofino 1 cannot see the queues. A byte meter at line rate is a queue without packets
+// in it: its committed bucket (CBS = shallow_at) is empty when shallow_at bytes wait, its peak
+// bucket (PBS = deep_at) when deep_at bytes do.
 //
-// Two arrays, because the two importances have their own thresholds. Every packet goes through both, so that both see all
-// that enters the queue; the packet's importance says which one it obeys.
+// Two arrays, because the two importances have their own thresholds. Every packet goes through
+// both, so that both see all that enters the queue; the packet's importance says which one it
+// obeys.
 
 #ifndef TRIMWIRE_TOFINO_VIRTUAL_QUEUE_P4
 #define TRIMWIRE_TOFINO_VIRTUAL_QUEUE_P4
@@ -39,8 +41,9 @@ control VirtualQueue(inout ingress_t meta) {
         meta.packet.reached.shallow = 1;
     }
 
-    // `trim_drop` is asked for by packets that were cut upstream, whose queue this is then. Of what is cut here and goes to
-    // the trim queue, ingress sees nothing: the ladder is told of no full trim queue, and the traffic manager has one.
+    // `trim_drop` is asked for by packets that were trimmed upstream, whose queue this is then. Of
+    // what is trimmed here and goes to the trim queue, ingress sees nothing: the ladder is told of
+    // no full trim queue, and the traffic manager has one.
     @hidden
     action reach_deep() {
         meta.packet.reached.mark = 1;

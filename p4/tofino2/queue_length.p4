@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long the queues are. The traffic manager of Tofino 2 tells the ghost thread every change; the ghost thread writes it down,
-// and ingress reads it. Unit: cells of 176 bytes.
+// How long the queues are. The traffic manager of Tofino 2 tells the ghost thread every change; the
+// ghost thread writes it down, and ingress reads it. Unit: cells of 176 bytes.
 //
-// Two arrays with the same content, because a packet asks for two queues, its own and the trim queue, and may read an array
-// but once.
+// Two arrays with the same content, because a packet asks for two queues, its own and the trim
+// queue, and may read an array but once.
 
 #ifndef TRIMWIRE_TOFINO2_QUEUE_LENGTH_P4
 #define TRIMWIRE_TOFINO2_QUEUE_LENGTH_P4
 
 #include "../tofino/headers.p4"
 
-// The traffic manager's number of a queue: pipe, then port in the pipe * 16 + queue. (It gives each of a MAC's eight
-// channels 16 of the MAC's 128 queues.)
+// The traffic manager's number of a queue: pipe, then port in the pipe * 16 + queue. (It gives each
+// of a MAC's eight channels 16 of the MAC's 128 queues.)
 typedef bit<13> queue_index_t;
 
 Register<bit<32>, queue_index_t>(8192) queue_cells;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which mirror session cuts a packet. Tofino 2 has 255 sessions, too few for two a port, but takes the copy's port and queue
-// from ingress. What is left for the session is the length: session = size / 32.
+// Which mirror session trims a packet. Tofino 2 has 255 sessions, too few for two a port, but takes
+// the copy's port and queue from ingress. What is left for the session is the length: session =
+// size / 32.
 
 #ifndef TRIMWIRE_TOFINO2_SESSION_P4
 #define TRIMWIRE_TOFINO2_SESSION_P4
@@ -15,7 +16,7 @@ control ChooseSession(inout ingress_t meta) {
 
     @hidden
     action choose() {
-        meta.session = shorten.get({ meta.packet.cut_to[12:5] });
+        meta.session = shorten.get({ meta.packet.trim_to[12:5] });
     }
 
     @hidden

@@ -256,11 +256,11 @@ fn bmv2_gives_the_known_answers_over_real_interfaces() {
 }
 
 /// What a switch tells its controller while one queue starts to trim, goes on, and stops:
-/// fields of `cutting_t`.
+/// fields of `trimming_t`.
 fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
     let vectors = Vectors::load()?;
     let mut side = Side::start(kind, &vectors)?;
-    let digest = side.index.digest("cutting_t")?.preamble.clone().unwrap_or_default().id;
+    let digest = side.index.digest("trimming_t")?.preamble.clone().unwrap_or_default().id;
     let config = Some(Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 });
     let entry = Entity { entity: Some(Kinds::DigestEntry(DigestEntry { digest_id: digest, config })) };
     side.write(vec![insert(entry)])?;
@@ -272,7 +272,7 @@ fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
         case.with_context(|| format!("no case {name}"))
     };
     let (trims, rests) = (
-        named("at shallow_at it is cut to shallow_size")?,
+        named("at shallow_at it is trimmed to shallow_size")?,
         named("trimmable below shallow_at is admitted and not marked")?,
     );
     let mut events = Vec::new();

@@ -12,7 +12,7 @@ use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::v1::{DigestEntry, DigestList, P4Data, p4_data};
 
 /// The digest's name in the P4Info.
-const DIGEST: &str = "cutting_t";
+const DIGEST: &str = "trimming_t";
 
 /// Lists come soon, since somebody may be watching, and seldom, since each costs as much as dozens
 /// of its events.
@@ -59,7 +59,7 @@ pub(super) fn read(list: &DigestList, index: &Index) -> Vec<TrimEvent> {
     list.data.iter().filter(|_| is_ours).filter_map(event).collect()
 }
 
-/// The struct's members in the order of `p4/bmv2/cut_events.p4`. Tofino's has no `turns`.
+/// The struct's members in the order of `p4/bmv2/trim_events.p4`. Tofino's has no `turns`.
 fn event(data: &P4Data) -> Option<TrimEvent> {
     let Some(p4_data::Data::Struct(data)) = &data.data else { return None };
     let number = |position: usize| match &data.members.get(position)?.data {

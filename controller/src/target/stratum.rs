@@ -18,7 +18,7 @@ use crate::units;
 /// Dev ports of the pipes, without 0, which Stratum takes for no port in a mirror session.
 pub(super) const PORTS: RangeInclusive<u16> = 1..=447;
 
-/// `cut_t` in front of a mirrored copy (`p4/tofino/headers.p4`): a session's length counts it too.
+/// `trim_t` in front of a mirrored copy (`p4/tofino/headers.p4`): a session's length counts it too.
 pub(super) const MIRROR_HEADER: u16 = 12;
 
 /// Stratum's `stratum.hal.barefoot.BfPipelineConfig`.

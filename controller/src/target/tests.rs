@@ -161,7 +161,7 @@ fn a_session_has_one_replica_with_a_numeric_port_and_its_length_counts_the_mirro
 #[test]
 fn the_mirror_header_is_as_long_as_the_program_says_and_holds_its_fields() {
     let source = include_str!("../../../p4/tofino/headers.p4");
-    let header = source.split("header cut_t {").nth(1).and_then(|text| text.split('}').next()).unwrap();
+    let header = source.split("header trim_t {").nth(1).and_then(|text| text.split('}').next()).unwrap();
     let bits: u16 = header
         .split("bit<")
         .skip(1)

@@ -137,7 +137,7 @@ fn capped_heads_leave_half_of_the_port_to_whole_packets() {
 }
 
 #[test]
-fn a_cap_holds_for_packets_cut_upstream_too() {
+fn a_cap_holds_for_packets_trimmed_upstream_too() {
     const DURATION_NS: u64 = 50_000_000;
     let mut switch = switch();
     police(&mut switch, TRIM_QUEUE, [1 << 20; 2], 100_000);
@@ -174,7 +174,7 @@ fn an_idle_port_owes_nothing_however_long_it_was_idle() {
 }
 
 #[test]
-fn less_important_packets_are_cut_first() {
+fn less_important_packets_are_trimmed_first() {
     let mut switch = switch();
     police(&mut switch, FRONT.1, [6_000, 60_000], 1 << 20);
     let [less, more] = [false, true].map(|important| frame(FRONT.0, important, [10, 1, 0, 1], 5, WHOLE));
@@ -210,7 +210,7 @@ fn front_layers_overtake_back_layers() {
 }
 
 #[test]
-fn offered_is_admitted_cut_or_dropped_whatever_the_traffic() {
+fn offered_is_admitted_trimmed_or_dropped_whatever_the_traffic() {
     let mut switch = switch();
     police(&mut switch, FRONT.1, [3_000, 9_000], 4_000);
     police(&mut switch, BACK.1, [0, 30_000], 4_000);
@@ -258,7 +258,7 @@ fn offered_is_admitted_cut_or_dropped_whatever_the_traffic() {
 }
 
 #[test]
-fn a_queue_says_once_that_it_starts_to_cut_and_once_that_it_stops() {
+fn a_queue_says_once_that_it_starts_to_trim_and_once_that_it_stops() {
     let mut switch = switch();
     police(&mut switch, FRONT.1, [12_000; 2], 1 << 20);
     let packet = frame(FRONT.0, true, [10, 1, 0, 1], 5, WHOLE);
@@ -270,7 +270,7 @@ fn a_queue_says_once_that_it_starts_to_cut_and_once_that_it_stops() {
         for _ in 0..20 {
             switch.handle_frame(now_ns, 1, &packet);
             for digest in switch.pipeline().unwrap().take_digests() {
-                assert_eq!(digest.name, "cutting_t");
+                assert_eq!(digest.name, "trimming_t");
                 events.push(digest.fields.iter().map(|field| number(field)).collect::<Vec<_>>());
             }
         }

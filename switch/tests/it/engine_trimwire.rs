@@ -312,7 +312,7 @@ fn switches_with_seeds_of_their_own_choose_apart() {
 }
 
 #[test]
-fn what_is_offered_is_admitted_cut_or_dropped() {
+fn what_is_offered_is_admitted_trimmed_or_dropped() {
     let mut pipeline = pipeline();
     let (offered, mut queued) = (64, Vec::new());
     for _ in 0..offered {

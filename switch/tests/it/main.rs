@@ -23,7 +23,6 @@ mod engine_load;
 mod engine_primitives;
 mod engine_programs;
 mod engine_robustness;
-mod engine_samples;
 mod engine_support;
 mod engine_tables;
 mod engine_trimwire;

@@ -12,14 +12,14 @@ use trimwire_switch::{Switch, SwitchConfig};
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4");
 /// One for each thing that can become of a packet; BMv2 takes seconds for each.
 const FILES: [(&str, &str); 9] = [
-    ("stf-deep", "at-deep-at-it-is-cut-to-deep-size"),
-    ("stf-one-byte", "one-byte-more-cut"),
+    ("stf-deep", "at-deep-at-it-is-trimmed-to-deep-size"),
+    ("stf-one-byte", "one-byte-more-trimmed"),
     ("stf-trim-queue", "trim-queue-full-drop-at-reached-dropped"),
     ("stf-room", "trim-queue-full-drop-at-not-reached-admitted-whole"),
     ("stf-claim", "a-host-port-that-claims-control-is-best-effort"),
     ("stf-mark", "not-trimmable-at-mark-at-ect-is-marked"),
-    ("stf-tunnel", "cut-to-shallow-size-of-the-inner-frame"),
-    ("stf-tunnel-head", "never-cut-inside-the-inner-head"),
+    ("stf-tunnel", "trimmed-to-shallow-size-of-the-inner-frame"),
+    ("stf-tunnel-head", "never-trimmed-inside-the-inner-head"),
     ("stf-extensions", "three-extension-headers-part-of-the-head"),
 ];
 

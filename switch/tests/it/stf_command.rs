@@ -10,7 +10,7 @@ const P4INFO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/build/bmv2/trim
 
 /// A file that passes.
 fn trimmed() -> String {
-    stf_folder().join("at-deep-at-it-is-cut-to-deep-size.stf").to_str().unwrap().to_owned()
+    stf_folder().join("at-deep-at-it-is-trimmed-to-deep-size.stf").to_str().unwrap().to_owned()
 }
 
 fn stf(arguments: &[&str]) -> (Option<i32>, String, String) {
