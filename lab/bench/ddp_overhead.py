@@ -97,7 +97,7 @@ def network(arguments: argparse.Namespace) -> Iterator[tuple[str, str, list[list
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab/bench"))
     from beside_gloo import Ranks
 
-    with Ranks(arguments.ranks // arguments.per_host, None if arguments.link == "veth" else arguments.link) as hosts:
+    with Ranks(arguments.ranks // arguments.per_host, None if arguments.link == "veth" else arguments.link, None, 1500) as hosts:
         yield hosts.address(0), "eth0", [["ip", "netns", "exec", hosts.names[number // arguments.per_host]] for number in range(arguments.ranks)]
 
 

@@ -5,6 +5,7 @@ mod device;
 mod epochs;
 mod locks;
 mod network;
+mod notifiers;
 mod options;
 mod socket;
 mod totals;
@@ -19,7 +20,8 @@ use crate::transcript::of_rank;
 use device::memories;
 use epochs::{Place, Request, Waiting, told, wait};
 use locks::lock;
-use network::{App, Command, notify, run};
+use network::{App, Command, run};
+use notifiers::Notifiers;
 use options::{GroupOptions, OperationOptions, seconds};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -46,7 +48,7 @@ use work::State;
 struct Threads {
     commands: Sender<Command>,
     network: JoinHandle<()>,
-    notifier: JoinHandle<()>,
+    notifiers: Arc<Notifiers>,
 }
 
 /// One rank of a group.
@@ -181,15 +183,15 @@ impl Group {
             rendezvous_timeout_ns,
         };
         let rows = Mutex::new(Some(Rows { queue: Mutex::new(to_do) }));
-        let thread = |name: &str| std::thread::Builder::new().name(format!("trimwire-{name}"));
-        let notifier = thread("notify").spawn(move || notify(&left)).map_err(failed)?;
+        let notifiers = Notifiers::start(left).map_err(failed)?;
         let recorded = Arc::new(Mutex::new(None));
         let ended = Arc::clone(&recorded);
         let address = socket.address;
         tracing::info!("rank {rank} of {world} listens on {address}: {channels} channels, {rate_bps} bit/s");
         tracing::debug!("the ranks are at {}", peers.join(", "));
-        let network = thread("network").spawn(move || run(driver, app, &ended)).map_err(failed)?;
-        let threads = Mutex::new(Some(Threads { commands, network, notifier }));
+        let network = std::thread::Builder::new().name("trimwire-network".into());
+        let network = network.spawn(move || run(driver, app, &ended)).map_err(failed)?;
+        let threads = Mutex::new(Some(Threads { commands, network, notifiers }));
         Ok(Self { threads, wake, totals, recorded, rows, coordinates_per_packet, place })
     }
 
@@ -392,12 +394,12 @@ impl Group {
     /// Gives up what is under way, and ends.
     fn close(&self, py: Python<'_>) {
         let threads = lock(&self.threads).take();
-        let Some(Threads { commands, network, notifier }) = threads else { return };
+        let Some(Threads { commands, network, notifiers }) = threads else { return };
         let _ = commands.send(Command::Stop);
         self.wake.wake();
         py.detach(|| {
             let _ = network.join();
-            let _ = notifier.join();
+            notifiers.join();
         });
     }
 }

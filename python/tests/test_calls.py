@@ -145,6 +145,17 @@ def get_future(rank: int, world: int, group: Group) -> Any:
     return dist.all_reduce(got, group=group, async_op=True).get_future().then(lambda future: future.value()[0] * 2).wait()
 
 
+@call
+def a_callback_that_waits(rank: int, world: int, group: Group) -> Any:
+    def again(future: Any) -> torch.Tensor:
+        got = future.value()[0]
+        dist.all_reduce(got, group=group)
+        return got + 0
+
+    got = [values(rank, 30) for _ in range(3)]
+    return [dist.all_reduce(one, group=group, async_op=True).get_future().then(again).wait() for one in got]
+
+
 def _by_type() -> None:
     for dtype in (torch.float32, torch.float64, torch.int8, torch.bool, torch.bfloat16):
         name = str(dtype).removeprefix("torch.")
@@ -333,6 +344,23 @@ def tags(rank: int, world: int, group: Group) -> Any:
         dist.recv(one, src=0, tag=tag, group=group)
         got.append(one)
     return got
+
+
+@call
+def a_tag_that_comes_later_holds_no_other_back(rank: int, world: int, group: Group) -> Any:
+    answer = torch.zeros(1)
+    if rank == 0:
+        dist.send(torch.tensor([1.0]), dst=1, tag=1, group=group)
+        dist.recv(answer, src=1, group=group)
+        dist.send(answer + 1.0, dst=1, tag=2, group=group)
+    if rank == 1:
+        two, one = torch.zeros(1), torch.zeros(1)
+        later, first = dist.irecv(two, src=0, tag=2, group=group), dist.irecv(one, src=0, tag=1, group=group)
+        first.wait()
+        dist.send(one, dst=0, group=group)
+        later.wait()
+        return one, two
+    return None
 
 
 @call

@@ -136,7 +136,10 @@ fn assert_control_got_through(outcome: &Outcome, counters: &Counters, silent_dro
     }
     // A rank judges packets of a peer that it does not know yet as foreign.
     let (taken, foreign) = (outcome.total("control_received"), outcome.total("foreign"));
-    assert!((taken..=taken + foreign).contains(&left), "{taken} of {left} taken, {foreign} foreign: {counters:?}");
+    assert!(
+        (taken..=taken + foreign).contains(&left),
+        "{taken} of {left} taken, {foreign} foreign: {counters:?}"
+    );
     assert!(left > 0);
 }
 

@@ -127,8 +127,8 @@ def shares_of(trim_rate: float, planes: int | Mapping[int, float], drop_rate: fl
     mix = dict(planes) if isinstance(planes, Mapping) else {planes: 1.0}
     total = sum(mix.values())
     for left, weight in mix.items():
-        if left < 1:
-            raise ValueError(f"planes: {left}; a packet that is trimmed keeps one at least")
+        if not 1 <= left <= _native.PLANES:
+            raise ValueError(f"planes: {left}; a packet that is trimmed keeps 1 to {_native.PLANES}")
         if weight < 0.0 or not total > 0.0:
             raise ValueError(f"planes: {mix}; planes and their weights, of which none is negative and not all are 0")
     return [(0, drop_rate), *((left, (1.0 - drop_rate) * trim_rate * weight / total) for left, weight in mix.items())]

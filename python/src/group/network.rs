@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thread that moves datagrams, and the one that tells Python what is over.
+//! The thread that moves datagrams.
 
 use super::device::take_cause;
 use super::epochs::{Place, Request, Waiting};
 use super::locks::lock;
+use super::notifiers::Leftover;
 use super::totals::Totals;
 use super::work::{Ending, Failure, State};
 use crate::transcript::operation;
-use pyo3::prelude::*;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,9 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use trimwire_agent::collective::{
-    Collective, Done, Memory, OperationError, Options, Outcome, OutcomeStats, Task,
-};
+use trimwire_agent::collective::{Collective, Done, OperationError, Options, Outcome, OutcomeStats, Task};
 use trimwire_agent::driver::delegate::Delegate;
 use trimwire_agent::driver::{Application, Channels, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
@@ -44,12 +42,6 @@ pub(super) enum Command {
     Stop,
     /// For tests: what a defect of this program does.
     Panic,
-}
-
-/// What is left of an operation for who may wait for the interpreter.
-pub(super) struct Leftover {
-    pub(super) state: Arc<State>,
-    pub(super) _memory: (Option<Memory>, Option<Memory>),
 }
 
 /// An operation under way.
@@ -262,19 +254,4 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
-}
-
-/// Frees tensors, and calls back.
-pub(super) fn notify(leftovers: &Receiver<Leftover>) {
-    while let Ok(Leftover { state, _memory: memory }) = leftovers.recv() {
-        drop(memory);
-        let callbacks = std::mem::take(&mut *lock(&state.callbacks));
-        for callback in callbacks {
-            Python::attach(|py| {
-                if let Err(error) = callback.call0(py) {
-                    error.write_unraisable(py, None);
-                }
-            });
-        }
-    }
 }

@@ -27,7 +27,8 @@ fn checkout(name: &str) -> PathBuf {
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     write("compiler.py", COMPILER);
     write("nothing.json", "{}");
-    let stf = std::fs::read_to_string(stf_folder().join("at-deep-at-it-is-trimmed-to-deep-size.stf")).unwrap();
+    let stf =
+        std::fs::read_to_string(stf_folder().join("at-deep-at-it-is-trimmed-to-deep-size.stf")).unwrap();
     let wrong = stf.replace("expect 1 02", "expect 1 03");
     let ours = format!("{INCLUDE}\n{OURS}\n");
     let nothing = format!("{INCLUDE}\n{}\n", folder.join("nothing.json").display());

@@ -19,7 +19,8 @@ fn the_trace_of_a_trimmed_packet_tells_states_tables_queue_and_trim() {
     let mut switch = switch(1 << 20);
     switch.set_tracing(true);
     let cases = cases();
-    let case = cases.iter().find(|case| case.name.ends_with(": at deep_at it is trimmed to deep_size")).unwrap();
+    let case =
+        cases.iter().find(|case| case.name.ends_with(": at deep_at it is trimmed to deep_size")).unwrap();
     apply(switch.pipeline().unwrap().control(), case);
     switch.handle_frame(1_000, case.ingress_port, &case.frame);
     let (port, frame) = case.expect.clone().unwrap();

@@ -16,10 +16,11 @@ from torch.profiler import record_function
 
 from .._adaptive import Adaptive
 from .._group import Group, Work
+from .._native import PLANES
 from ._device import Coder, on_host
 from ._errors import CollectiveError
 from ._future import Promise, until_done
-from ._memory import length, padded, words
+from ._memory import length, of_one_dimension, padded, put_back, words
 from ._operations import FLOATS
 from ._options import Changes, Options, changed, current
 from ._plan import Plan, Treatment
@@ -43,7 +44,7 @@ class Hook:
         plan: Plan | None = None,
         names: dict[torch.nn.Parameter, str] | None = None,
     ) -> None:
-        self.group, self.planes, self.consistent = group, options.planes, options.consistent
+        self.group, self.planes, self.consistent, self._smallest = group, options.planes, options.consistent, options.smallest
         self.adaptive = None if options.adaptive is None else Adaptive(options.adaptive, options.planes)
         self._plan, self._names = plan, names or {}
         self._coder = Coder(group, options.codec)
@@ -60,6 +61,8 @@ class Hook:
 
     def begin(self, tensor: torch.Tensor, index: int, last: bool, bucket: Any = None) -> torch.futures.Future[torch.Tensor]:
         """The mean of a tensor over the ranks, in place: bucket `index` of a step, or this rank's part of it."""
+        if tensor.layout != torch.strided:
+            raise NotImplementedError(f"trimwire: bucket {index} is {tensor.layout}; gradients that travel are dense: nn.Embedding(sparse=False), whose rows without a gradient stay 0")
         if tensor.dtype not in FLOATS:
             return self._exactly(tensor, index)
         self._buckets = max(self._buckets, index + 1)
@@ -77,6 +80,9 @@ class Hook:
         pieces = [(0, flat.numel(), Treatment(planes, full=False))]
         if self._plan is not None and bucket is not None:
             pieces = self._plan.pieces(bucket, self._names)
+        small = of_one_dimension(bucket, self._smallest) if self._plan is None and bucket is not None else []
+        # Norms and biases are few, and adaptive optimisers feel an error of any of them: they go exactly besides.
+        apart = torch.cat([flat[begin:end] for begin, end in small]).float() if small else None
         works = [
             all_reduce(
                 flat[begin:end],
@@ -91,6 +97,10 @@ class Hook:
             )
             for nth, (begin, end, treatment) in enumerate(pieces)
         ]
+        if apart is not None:
+            # Kernels sum what may be trimmed; without waiting for the GPU there is no more exact way.
+            exactly = {"exact": True} if kernels is None else {"planes": PLANES, "full": True}
+            works.append(all_reduce(apart, average=True, tag=index + (len(pieces) << 16), layer_class=layer_class, **exactly))
         with self._lock:
             self._works += works
             self._open, self._last = self._open + len(works), last
@@ -116,6 +126,8 @@ class Hook:
                 promise.fail(CollectiveError(f"bucket {index}: {error}", rank=next((rank for work in works if (rank := work.culprit()) is not None), None)))
                 return
             try:
+                if apart is not None:
+                    put_back(flat, small, apart)
                 if flat is not tensor:
                     tensor.copy_(flat)
             except Exception as reason:  # Who waits has to hear of it.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -85,3 +86,20 @@ def then(*steps: Back) -> Back:
             step()
 
     return run
+
+
+def of_one_dimension(bucket: Any, smallest: int) -> list[tuple[int, int]]:
+    """From where to where a bucket has tensors of one dimension (norms, biases) of fewer than `smallest` elements."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    for parameter in bucket.parameters():
+        if parameter.dim() <= 1 and parameter.numel() < smallest:
+            found.append((at, at + parameter.numel()))
+        at += parameter.numel()
+    return found
+
+
+def put_back(flat: torch.Tensor, places: list[tuple[int, int]], values: torch.Tensor) -> None:
+    """Puts values, one behind the other, to places of a flat tensor."""
+    for (begin, end), part in zip(places, values.split([end - begin for begin, end in places]), strict=True):
+        flat[begin:end] = part

@@ -39,10 +39,10 @@ class Options:
     gradients: str = "exact"
     #: Planes sent of each coordinate that may be trimmed, 1 to 10; nine are two bytes.
     planes: int = DEFAULT_PLANES
-    #: Sums of fewer elements are exact, whatever `gradients` says: losses, norms and counters.
+    #: Sums of fewer elements are exact, whatever `gradients` says: losses, norms and counters. So are the hook's gradients of tensors of one dimension that have fewer.
     smallest: int = 16_384
-    #: Every rank decodes at the precision of the one that got least, so that replicas keep the same bits.
-    consistent: bool = False
+    #: Every rank decodes at the precision of the one that got least, so that replicas keep the same bits. Without it replicas drift apart where packets are trimmed.
+    consistent: bool = True
     #: With 'lossy', gradients that are scattered (FSDP) may be trimmed.
     lossy_reduce_scatter: bool = True
     #: With 'lossy', parameters that are gathered (FSDP) may be trimmed. Checkpoints that are gathered are, too.
@@ -101,6 +101,9 @@ class Options:
         self._one_of("checksums", ("filled", "zero"))
         self._within("planes", 1, PLANES)
         self._within("smallest", 0, None)
+        for name in ("consistent", "lossy_reduce_scatter", "lossy_all_gather"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}: {getattr(self, name)!r}; valid are True and False")
         self._within("port", 0, 65_535)
         self._within("paths", 1, 256)
         self._within("rate_bps", 1, None)
@@ -124,7 +127,7 @@ class Options:
         value = getattr(self, name)
         if value is None:
             return
-        if not isinstance(value, int) or value < least or (most is not None and value > most):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
             raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} {'on' if most is None else f'to {most}'}")
 
 

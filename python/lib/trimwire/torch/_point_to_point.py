@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From one rank to another: a channel for each ordered pair of ranks that speak, made when they first do.
 
-A channel is a group of two, with sockets and a thread of its own. A message is two operations: its tag and length, then its bytes. The receiver takes them in the order in which they
-were sent, and keeps what comes under another tag than it waits for. Both ends find each other by the launcher's store.
+A channel is a group of two, with sockets and a thread of its own. A message is two operations: its tag and length, then its bytes. The receiver reads them in the order in which they
+were sent, and gives each to the first receive that takes its tag; what no receive takes yet is kept. Both ends find each other by the launcher's store.
 """
 
 from __future__ import annotations
@@ -94,11 +94,14 @@ class Channel:
 
     def __init__(self, store: dist.Store, name: str, peer: int, sends: bool, arguments: dict[str, Any]) -> None:
         self._store, self._name, self._peer, self._sends, self._arguments = store, name, peer, sends, arguments
-        self._queue: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._group: Group | None = None
+        #: Messages; of a receiver also reads that are over. None is the end.
+        self._queue: queue.SimpleQueue[Message | Work | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        #: The receiver's: what has come under other tags, and a tag and length that were read, and not what they are of.
+        #: The receiver's: receives in the order in which they were called, and messages that none of them takes.
+        self._waiting: list[Message] = []
         self._kept: list[tuple[int, torch.Tensor]] = []
+        #: What is being read: the tag and length of a message, or its bytes, of this tag and length.
+        self._read: torch.Tensor | None = None
         self._head: tuple[int, int] | None = None
         self._thread = threading.Thread(target=self._run, name=f"trimwire-{name}", daemon=True)
         self._thread.start()
@@ -110,7 +113,6 @@ class Channel:
     def _connect(self) -> Group:
         mine, other = ("sender", "receiver") if self._sends else ("receiver", "sender")
         group = Group(self._arguments["address"], paths=4, receive=self._arguments["receive"], checksums=self._arguments["checksums"], channels=1)
-        self._group = group
         self._store.set(f"{self._name}/{mine}", group.address)
         # A look at a time: who waits inside the store keeps others out.
         while not self._store.check([f"{self._name}/{other}"]):
@@ -132,58 +134,85 @@ class Channel:
     def _run(self) -> None:
         failed: str | None = None
         group: Group | None = None
-        while (message := self._queue.get()) is not None:
-            try:
-                if failed is None and not message.over:
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, Message):
+                self._waiting.append(item)
+            if failed is None:
+                try:
                     group = group or self._connect()
-                    (self._send if self._sends else self._receive)(group, message)
-            except _Gone:
-                failed = "the group is closed"
-            except Exception as error:
-                failed = str(error)
-            if failed is not None and (self._sends or message.claim() or not message.over):
-                # Ranks of a channel are 0 and 1, which nobody knows.
-                message.end(f"the channel with rank {self._peer} of the group failed: {failed}", self._peer)
+                    if self._sends:
+                        self._send(group, self._waiting.pop())
+                    else:
+                        self._receive(group, item)
+                except _Gone:
+                    failed = "the group is closed"
+                except Exception as error:
+                    failed = str(error)
+            if failed is not None:
+                self._fail(failed)
+        self._fail(failed or "the group is closed")
         if group is not None:
             group.close()
+
+    def _fail(self, why: str) -> None:
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            # Ranks of a channel are 0 and 1, which nobody knows.
+            message.end(f"the channel with rank {self._peer} of the group failed: {why}", self._peer)
 
     def _send(self, group: Group, message: Message) -> None:
         if not message.claim():
             return
-        head = torch.tensor([message.tag, length(message.flat)], dtype=torch.int64)
-        works = [group.broadcast(head, 0)]
-        if message.flat.numel():
-            body = message.flat.view(torch.uint8)
-            # The network's words have four bytes: what are no whole words is copied.
-            if len(body) % 4 or body.data_ptr() % 4:
-                words = torch.zeros(padded(len(body)), dtype=torch.uint8)
-                words[: len(body)] = body
-                body = words
-            works.append(group.broadcast(body, 0))
-        for work in works:
-            self._wait(work)
+        try:
+            head = torch.tensor([message.tag, length(message.flat)], dtype=torch.int64)
+            works = [group.broadcast(head, 0)]
+            if message.flat.numel():
+                body = message.flat.view(torch.uint8)
+                # The network's words have four bytes: what are no whole words is copied.
+                if len(body) % 4 or body.data_ptr() % 4:
+                    words = torch.zeros(padded(len(body)), dtype=torch.uint8)
+                    words[: len(body)] = body
+                    body = words
+                works.append(group.broadcast(body, 0))
+            for work in works:
+                self._wait(work)
+        except BaseException:
+            self._waiting.append(message)
+            raise
         message.end()
 
-    def _receive(self, group: Group, message: Message) -> None:
-        while True:
-            for at, (tag, body) in enumerate(self._kept):
-                if message.tag in (ANY, tag):
-                    if message.claim():
-                        del self._kept[at]
-                        self._deliver(message, body)
-                    return
-            if self._head is None:
-                head = torch.zeros(2, dtype=torch.int64)
-                self._wait(group.broadcast(head, 0))
-                self._head = int(head[0]), int(head[1])
-            if message.over:
+    def _receive(self, group: Group, item: Message | Work) -> None:
+        """A receive has begun, or a read is over."""
+        if not isinstance(item, Message):
+            item.wait()
+            self._take_read()
+        # Some may have been given up, or got theirs from another rank.
+        self._waiting = [message for message in self._waiting if not message.over and not self._give(message)]
+        if self._waiting and self._read is None:
+            self._read = torch.zeros(2, dtype=torch.int64) if self._head is None else torch.empty(padded(self._head[1]), dtype=torch.uint8)
+            work = group.broadcast(self._read, 0)
+            work.then(lambda: self._queue.put(work))
+
+    def _take_read(self) -> None:
+        read, self._read = self._read, None
+        assert read is not None
+        if self._head is None:
+            self._head = int(read[0]), int(read[1])
+            if self._head[1]:
                 return
-            tag, bytes_ = self._head
-            body = torch.empty(padded(bytes_), dtype=torch.uint8)
-            if len(body):
-                self._wait(group.broadcast(body, 0))
-            self._head = None
-            self._kept.append((tag, body[:bytes_]))
+            read = torch.empty(0, dtype=torch.uint8)
+        (tag, bytes_), self._head = self._head, None
+        self._kept.append((tag, read[:bytes_]))
+
+    def _give(self, message: Message) -> bool:
+        """Whether a message that was read is the receive's, or the receive has another one."""
+        for at, (tag, body) in enumerate(self._kept):
+            if message.tag in (ANY, tag):
+                if message.claim():
+                    del self._kept[at]
+                    self._deliver(message, body)
+                return True
+        return False
 
     def _deliver(self, message: Message, body: torch.Tensor) -> None:
         if len(body) != length(message.flat):

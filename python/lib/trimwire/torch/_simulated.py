@@ -14,8 +14,11 @@ import torch.distributed as dist
 from torch.profiler import record_function
 
 from .._codec import shares_of, through_network
+from .._native import PLANES
 from .._operation import DEFAULT_PLANES
 from .._transcript import Fates, Transcript
+from ._memory import of_one_dimension, put_back
+from ._options import Options
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,12 @@ class Simulation:
     error_feedback: bool = False
     #: Sums everything exactly, too, and tells the error (`stats()["nmse"]`).
     measure: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what no network does."""
+        self.shares()
+        if self.sent_planes is not None and not 1 <= self.sent_planes <= PLANES:
+            raise ValueError(f"sent_planes: {self.sent_planes}; valid are 1 to {PLANES}")
 
     def shares(self) -> list[tuple[int, float]]:
         """How many planes (0: lost) what share of the packets keeps."""
@@ -91,7 +100,6 @@ class SimulatedHook:
     """What `register(model, simulate=…)` gives DistributedDataParallel."""
 
     def __init__(self, process_group: dist.ProcessGroup, simulation: Simulation) -> None:
-        simulation.shares()  # Wrong ones are told here.
         self.simulation = simulation
         self._group = process_group
         self._rank, self._world = dist.get_rank(process_group), dist.get_world_size(process_group)
@@ -151,9 +159,15 @@ class SimulatedHook:
             own = own.float() + residual
         with record_function("trimwire::simulate parts"):
             cut = self._contribute(own, operation)
+        # Sent exactly besides, as the transport's hook does.
+        small = of_one_dimension(bucket, Options.smallest)
         if self.simulation.error_feedback:
-            self._residuals[index] = torch.nan_to_num(own.float() - cut, 0.0, 0.0, 0.0)
-        together = [cut]
+            residual = torch.nan_to_num(own.float() - cut, 0.0, 0.0, 0.0)
+            for begin, end in small:
+                residual[begin:end] = 0.0
+            self._residuals[index] = residual
+        exact_parts = [tensor.detach()[begin:end].to("cpu", torch.float32) for begin, end in small]
+        together = [cut, *exact_parts]
         if self.simulation.measure:
             together.append(tensor.detach().to("cpu", torch.float32, copy=True))
         device = tensor.device
@@ -167,8 +181,10 @@ class SimulatedHook:
             if self.simulation.both_ways:
                 with record_function("trimwire::simulate sums"):
                     got = self._hand_out(got, operation)
+            apart = sum(end - begin for begin, end in small)
+            put_back(got, small, mean[tensor.numel() : tensor.numel() + apart])
             if self.simulation.measure:
-                exact = mean[tensor.numel() :].double()
+                exact = mean[tensor.numel() + apart :].double()
                 self._error += float((got.double() - exact).square().sum())
                 self._energy += float(exact.square().sum())
             tensor.copy_(got)

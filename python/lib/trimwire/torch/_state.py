@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from ._future import Promise
 from ._hook import Hook, agree_to_start
-from ._options import Options, current
+from ._options import Options, current, given
 
 
 class TrimwireState:
@@ -33,18 +33,21 @@ class TrimwireState:
         local_size: ranks of each host, which have successive numbers; None: what TRIMWIRE_LOCAL_SIZE says, or torchrun in LOCAL_WORLD_SIZE, or else 1. 1 has every rank send for itself.
         warmup_steps: gradients of the first steps go the ordinary way, exactly.
         fallback: a transport that cannot start is a warning, and gradients go the ordinary way, at all ranks alike.
-        options: how the group between hosts works; those of `trimwire.torch.options` by default.
+        options: how the group between hosts works, `Options` or a dict of some of them; those of `trimwire.torch.options` by default.
 
     Raises:
-        ValueError: an environment variable of `trimwire.torch.options` has a value that cannot be; and, from the first backward pass, where `local_size` does not divide the number of ranks.
+        TypeError: there is no such option; the text names the nearest.
+        ValueError: `warmup_steps`, `local_size` or an option cannot be; an environment variable of `trimwire.torch.options` has a value that cannot be; and, from the first backward pass, where `local_size` does not divide the number of ranks.
     """
 
-    def __init__(self, process_group: dist.ProcessGroup | None = None, *, local_size: int | None = None, warmup_steps: int = 0, fallback: bool = False, options: Options | None = None) -> None:
+    def __init__(self, process_group: dist.ProcessGroup | None = None, *, local_size: int | None = None, warmup_steps: int = 0, fallback: bool = False, options: Options | dict[str, Any] | None = None) -> None:
+        for name, value, least in (("warmup_steps", warmup_steps, 0), ("local_size", 1 if local_size is None else local_size, 1)):
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} on")
         self.process_group, self.warmup_steps, self.fallback = process_group, warmup_steps, fallback
-        self.options = options
-        if options is None:
-            # A wrong variable is told of where the program begins, not in the first backward pass.
-            current()
+        # What is wrong with them is told where the program begins, not in the first backward pass.
+        chosen = given(options)
+        self.options = None if options is None else chosen
         self._local_size = local_size
         #: Steps that have begun.
         self.step = 0
