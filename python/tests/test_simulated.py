@@ -126,3 +126,25 @@ def test_what_was_cut_is_added_to_the_next_gradient(simulated: list[dict[str, An
 def test_a_nan_reaches_every_rank_and_wrong_rates_are_refused(simulated: list[dict[str, Any]]) -> None:
     for result in simulated:
         assert result["nan"] and "trim_rate: 1.5" in result["error"]
+
+
+def apart(rank: int, world: int) -> tuple[float, float]:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    found = []
+    for simulation in (None, Simulation(trim_rate=1.0)):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(torch.nn.Linear(200, 100))
+        if simulation is not None:
+            register(model, simulate=simulation)
+        model(torch.randn(8, 200, generator=torch.Generator().manual_seed(rank))).square().sum().backward()
+        found.append([parameter.grad for parameter in model.module.parameters()])
+    dist.barrier()
+    dist.destroy_process_group()
+    weight, bias = (trimwire.nmse(got, exact) for exact, got in zip(*found, strict=True))
+    return weight, bias
+
+
+def test_norms_and_biases_are_exact_whatever_is_trimmed() -> None:
+    for weight, bias in run(apart, 2):
+        assert weight > 0.1 and bias < 1e-12
