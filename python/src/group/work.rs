@@ -132,7 +132,8 @@ impl Work {
         Ok(Some(dict))
     }
 
-    /// Calls `callback` when it is over, after those that were given before, on a thread that may wait for other operations; at once where it is over.
+    /// Calls `callback` when it is over, after those that were given before; at once where it is.
+    /// The callback may wait for other operations.
     fn then(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
         let ending = lock(&self.state.ending);
         if ending.is_none() {

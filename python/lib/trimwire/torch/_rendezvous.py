@@ -83,7 +83,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
                 raise RuntimeError(f"rank {other} has {what} {said[what]}, rank 0 {others[0][what]}: they have to be the same")
         if chosen.consistent and said["codec"] != others[0]["codec"]:
             raise RuntimeError(
-                f"rank {other} codes with {said['codec']}, rank 0 with {others[0]['codec']}: consistent replicas need all ranks to code alike, on GPUs or on hosts (codec='host')"
+                f"rank {other} codes with {said['codec']}, rank 0 with {others[0]['codec']}: consistent replicas need all ranks to code alike, on GPUs or on hosts (codec='host'), or consistent=False"
             )
     _refuse_unreachable([said["address"] for said in others])
     seed: int = others[0]["seed"]

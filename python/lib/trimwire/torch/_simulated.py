@@ -48,7 +48,7 @@ class Simulation:
     seed: int = 0
     #: Whether the sums on their way back are trimmed, too.
     both_ways: bool = True
-    #: All ranks lose the same of a sum: replicas stay the same bits.
+    #: All ranks lose the same of a sum: replicas stay the same bits. The transport, whose default that is, sends again what it would cost.
     consistent: bool = False
     #: What was trimmed of a rank's contribution is added to its next one.
     error_feedback: bool = False
