@@ -101,12 +101,15 @@ impl Fabric {
         })
     }
 
-    /// Waits until a rank's interface has sent so many bytes.
+    /// Waits until a rank's interface has sent so many bytes more than at the call.
     fn wait_until_sent(&self, rank: usize, bytes: u64) {
-        let look = || {
+        let sent = || -> anyhow::Result<u64> {
             let text = self.spaces[rank].run("cat", &["/sys/class/net/eth/statistics/tx_bytes"])?;
-            Ok((text.trim().parse::<u64>()? >= bytes).then_some(()))
+            Ok(text.trim().parse()?)
         };
+        // An interface counts from its beginning on, with what earlier jobs sent.
+        let before = sent().expect("a counter");
+        let look = || Ok((sent()? >= before + bytes).then_some(()));
         poll("a rank that sends", LIMIT, look).expect("it sends");
     }
 }
