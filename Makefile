@@ -49,7 +49,7 @@ figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=
 	$(CARGO) run --release --quiet -p trimwire-lab -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
 
 # The programs that say what they take. Those that `test` has built are taken: with the features of these alone all would be built anew.
-REFERENCE = $(if $(TRIMWIRE_BIN_DIR),,$(CARGO) build --locked -p trimwire -p trimwire-lab -p trimwire-agent -p trimwire-controller -p trimwire-switch --bins &&) python3 packaging/reference.py
+REFERENCE = $(if $(TRIMWIRE_BIN_DIR),,$(CARGO) build --locked -p trimwire -p trimwire-lab -p trimwire-agent-programs -p trimwire-controller -p trimwire-switch --bins &&) python3 packaging/reference.py
 
 reference: ## write the reference pages: commands, variables, metrics, exit codes, keys of files (docs/reference/generated)
 	$(REFERENCE)
@@ -107,7 +107,7 @@ deb: ## Debian packages of trimwire, switch, controller and agent, with units, m
 
 man: ## manual pages of the four programs, in target/man
 	mkdir -p target/man
-	for name in trimwire trimwire-switch trimwire-controller trimwire-agent; do $(CARGO) run --quiet -p $$name --bin $$name -- man target/man || exit 1; done
+	for name in trimwire trimwire-switch trimwire-controller trimwire-agent; do $(CARGO) run --quiet --bin $$name -- man target/man || exit 1; done
 
 book: ## the documentation as one book with a search, in target/book (needs mdbook)
 	packaging/book.sh

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . packaging/timed.sh
 CARGO="${CARGO:-cargo}"
-timed "bmv2-tests, programs" $CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent
+timed "bmv2-tests, programs" $CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent-programs
 TRIMWIRE_BIN_DIR="${CARGO_TARGET_DIR:-target}/release"
 TRIMWIRE_BIN_DIR="$(cd "$TRIMWIRE_BIN_DIR" && pwd)"
 export TRIMWIRE_BIN_DIR

@@ -29,7 +29,7 @@ done
 
 CARGO="${CARGO:-cargo}"
 if [ -z "${TRIMWIRE_BIN_DIR:-}" ]; then
-  $CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent
+  $CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent-programs
   TRIMWIRE_BIN_DIR="$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)"
   export TRIMWIRE_BIN_DIR
 fi

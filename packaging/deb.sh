@@ -15,7 +15,7 @@ target=${CARGO_TARGET_DIR:-target}
 if [ $# -gt 0 ]; then
     binaries=$1
 else
-    $cargo build --release --locked -p trimwire -p trimwire-switch -p trimwire-controller -p trimwire-agent
+    $cargo build --release --locked -p trimwire -p trimwire-switch -p trimwire-controller -p trimwire-agent-programs
     binaries=$target/release
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)

@@ -27,7 +27,7 @@ SCHEMAS = {
     "fabric-file": ("The fabric file", "controller/fabric.schema.json", "`trimwire-controller` reads it"),
 }
 METRICS = (
-    ("trimwire-agent", "--metrics", "agent/testdata/metrics.txt"),
+    ("trimwire-agent", "--metrics", "agent-programs/testdata/metrics.txt"),
     ("trimwire-controller", "run --metrics", "controller/tests/golden/metrics.txt"),
     ("trimwire-switch", "--metrics-addr", "switch/testdata/metrics.txt"),
 )

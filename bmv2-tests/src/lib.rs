@@ -17,6 +17,7 @@ pub mod frames;
 pub mod namespace;
 pub mod network;
 pub mod packets;
+pub mod ports;
 pub mod process;
 pub mod programs;
 pub mod switch;

@@ -9,7 +9,7 @@ from pathlib import Path
 from trimwire_net.run_folder import Problem
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BUILD = "cargo build --release -p trimwire-switch -p trimwire-controller -p trimwire-agent"
+BUILD = "cargo build --release -p trimwire-switch -p trimwire-controller -p trimwire-agent-programs"
 
 
 def folders() -> list[Path]:

@@ -2,7 +2,6 @@
 //! A job that starts again with other ranks: they meet again, and nothing of the generation before
 //! gets in.
 
-use crate::network::ports;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, M
 use trimwire_agent::driver::{Driver, Link, UdpConfig, UdpLink, incarnation, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, EndpointStats, Reliability};
 use trimwire_agent::rendezvous::{Config, Master, Offer, Roster, meet};
+use trimwire_bmv2_tests::ports;
 use trimwire_encoder::SealKey;
 
 const SECOND: u64 = 1_000_000_000;

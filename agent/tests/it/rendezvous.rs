@@ -2,11 +2,11 @@
 //! Ranks that meet over loopback: what they agree on, what they are told when they do not, and what
 //! strangers can do about it.
 
-use crate::network::ports;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use trimwire_agent::rendezvous::{Config, Master, Offer, RendezvousError, Roster, meet};
+use trimwire_bmv2_tests::ports;
 use trimwire_encoder::SealKey;
 
 const LONG: Duration = Duration::from_secs(60);

@@ -3,9 +3,6 @@
 //! purpose.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-/// Free ports for processes that agents are.
-pub(crate) mod ports;
-
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-agent` on loopback: what it prints, and its exit codes.
 
-use crate::network::ports;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Output, Stdio};
+use trimwire_bmv2_tests::ports;
 
 fn start(words: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwire-agent"));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Processes that die in the middle of `perf --on-failure shrink`, on sockets: the others go on.
 
-use crate::network::ports;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use trimwire_bmv2_tests::ports;
 
 const WORDS: &str =
     "perf all-reduce -b 256K -e 256K -w 0 --on-failure shrink --timeout 4s --set threads=0 --json";

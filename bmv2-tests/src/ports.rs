@@ -8,12 +8,12 @@ static NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// A port that is free on an address, for TCP and UDP, as is the one behind it, below those that
 /// the system gives to outgoing connections: these would take it in between.
-pub(crate) fn free(host: &str) -> u16 {
+pub fn free(host: &str) -> u16 {
     free_on(&[host])
 }
 
 /// The same on several addresses.
-pub(crate) fn free_on(hosts: &[&str]) -> u16 {
+pub fn free_on(hosts: &[&str]) -> u16 {
     let first = std::process::id() as u16 % 97 * 100;
     let is_free = |port: u16| {
         hosts

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf` as launchers start it: by torchrun's environment.
 
-use crate::network::ports;
 use serde_json::Value;
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
+use trimwire_bmv2_tests::ports;
 
 const SMALL: &str = "perf all-reduce -b 64K -e 64K -n 2 --exact --timeout 20s --json";
 

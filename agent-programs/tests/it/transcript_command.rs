@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf --record` and `--replay`, and `trimwire-agent transcript`, on loopback.
 
-use crate::network::ports;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use trimwire_bmv2_tests::ports;
 
 fn start(words: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwire-agent"));
