@@ -27,7 +27,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use socket::failed;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -173,6 +173,7 @@ impl Group {
             commands: queue,
             next: 0,
             pending: BTreeMap::new(),
+            queued: VecDeque::new(),
             filter,
             leftovers,
             totals: Arc::clone(&totals),

@@ -698,6 +698,32 @@ def lossy(rank: int, world: int) -> Any:
     return torch.equal(got[0], got[1]), torch.equal(got[0], got[2]), trimwire.nmse(got[2], got[0])
 
 
+def at_once(rank: int, world: int, count: int) -> Any:
+    torch.set_num_threads(1)
+    dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60))
+    tensors = [torch.full((1_000,), float(rank + number % 7)) for number in range(count)]
+    for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+        work.wait()
+    expected = [sum(other + number % 7 for other in range(world)) for number in range(count)]
+    wrong = [number for number, tensor in enumerate(tensors) if not bool(torch.all(tensor == expected[number]))]
+    # What has not begun when a group ends is told, too.
+    late = [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(200)] if rank == 0 else []
+    said = set()
+    if rank == 0:
+        trimwire.torch.of().abort()
+    for work in late:
+        try:
+            work.wait()
+        except dist.DistError as error:
+            said.add("cancelled" in str(error) or "closed" in str(error))
+    return wrong, said
+
+
+def test_thousands_of_operations_at_once_end_with_the_right_sums() -> None:
+    (wrong, said), (others, _) = run(at_once, 2, 3_000)
+    assert not wrong and not others and said == {True}, (wrong[:5], others[:5], said)
+
+
 def test_losing_is_what_a_group_asks_for() -> None:
     for as_gloo, lossy_too, error in run(lossy, 2):
         assert as_gloo and not lossy_too and error < 1e-8

@@ -9,7 +9,7 @@ use super::totals::Totals;
 use super::work::{Ending, Failure, State};
 use crate::transcript::operation;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +26,11 @@ use trimwire_agent::wire::Reason;
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
 const QUIET_NS: u64 = 250_000_000;
 const LINGER_NS: u64 = 2_000_000_000;
+
+/// Operations begin while their number is less than this above the oldest one under way. The others
+/// wait here, in order: each one that has begun holds its transfers at every rank, and a rank
+/// remembers the ends of some hundred messages behind the oldest open one.
+const AT_ONCE: u32 = 64;
 
 /// What the network's thread is asked for.
 pub(super) enum Command {
@@ -44,6 +49,13 @@ pub(super) enum Command {
     Panic,
 }
 
+/// An operation that has not begun.
+pub(super) struct Queued {
+    collective: Box<Collective>,
+    options: Options,
+    state: Arc<State>,
+}
+
 /// An operation under way.
 pub(super) struct Pending {
     state: Arc<State>,
@@ -57,6 +69,8 @@ pub(super) struct App {
     pub(super) commands: Receiver<Command>,
     pub(super) next: u32,
     pub(super) pending: BTreeMap<u32, Pending>,
+    /// Operations that wait for the oldest one under way to end.
+    pub(super) queued: VecDeque<Queued>,
     pub(super) filter: Filter,
     pub(super) leftovers: Sender<Leftover>,
     pub(super) totals: Arc<Totals>,
@@ -102,6 +116,48 @@ impl App {
         let _ = self.leftovers.send(Leftover { state, _memory: (input, output) });
     }
 
+    /// Begins operations while there is room.
+    fn begin(&mut self, now_ns: u64, endpoint: &mut Endpoint) {
+        while self.pending.keys().all(|&number| self.next.wrapping_sub(number) < AT_ONCE) {
+            let Some(queued) = self.queued.pop_front() else { return };
+            self.begin_one(now_ns, queued, endpoint);
+        }
+    }
+
+    fn begin_one(&mut self, now_ns: u64, queued: Queued, endpoint: &mut Endpoint) {
+        let Queued { collective, options, state } = queued;
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let record = self.filter.is_used().then(|| (operation(number, &collective, &options), now_ns));
+        // Before anything can go wrong with it: whoever waits is told.
+        self.pending.insert(number, Pending { state, record });
+        let begun = self.communicator.start(now_ns, number, *collective, options, endpoint);
+        if let Err(error) = begun
+            && let Some(Pending { state, .. }) = self.pending.remove(&number)
+        {
+            self.fail(state, error.to_string());
+        }
+    }
+
+    /// Gives an operation up. Those before it begin at once, so that it has its number at all ranks.
+    fn cancel(&mut self, now_ns: u64, state: &Arc<State>, endpoint: &mut Endpoint) {
+        if let Some(at) = self.queued.iter().position(|queued| Arc::ptr_eq(&queued.state, state)) {
+            let first: Vec<Queued> = self.queued.drain(..=at).collect();
+            first.into_iter().for_each(|queued| self.begin_one(now_ns, queued, endpoint));
+        }
+        let mut pending = self.pending.iter();
+        if let Some((&number, _)) = pending.find(|(_, other)| Arc::ptr_eq(&other.state, state)) {
+            self.communicator.cancel(now_ns, number, endpoint);
+        }
+    }
+
+    /// Tells those that wait for operations that have not begun that these never will.
+    fn fail_queued(&mut self, why: &str) {
+        while let Some(Queued { state, .. }) = self.queued.pop_front() {
+            self.fail(state, why.to_owned());
+        }
+    }
+
     fn fail(&self, state: Arc<State>, text: String) {
         self.totals.failed.fetch_add(1, Ordering::Relaxed);
         let error = Some(Failure { text, rank: None });
@@ -140,32 +196,18 @@ impl Application<()> for App {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Start { collective, options, state } => {
-                    let number = self.next;
-                    self.next = self.next.wrapping_add(1);
-                    let record =
-                        self.filter.is_used().then(|| (operation(number, &collective, &options), now_ns));
-                    // Before anything can go wrong with it: whoever waits is told.
-                    self.pending.insert(number, Pending { state, record });
-                    let begun = self.communicator.start(now_ns, number, *collective, options, endpoint);
-                    if let Err(error) = begun
-                        && let Some(Pending { state, .. }) = self.pending.remove(&number)
-                    {
-                        self.fail(state, error.to_string());
-                    }
+                    self.queued.push_back(Queued { collective, options, state });
+                    self.begin(now_ns, endpoint);
                 }
                 Command::Epoch(request) => {
                     self.waiting.take(now_ns, request, &mut self.communicator, endpoint);
                 }
                 Command::Patience(patience_ns) => self.communicator.set_patience(patience_ns, endpoint),
-                Command::Cancel(state) => {
-                    let mut pending = self.pending.iter();
-                    if let Some((&number, _)) = pending.find(|(_, other)| Arc::ptr_eq(&other.state, &state)) {
-                        self.communicator.cancel(now_ns, number, endpoint);
-                    }
-                }
+                Command::Cancel(state) => self.cancel(now_ns, &state, endpoint),
                 Command::Stop => {
                     self.stopping = true;
                     self.waiting.fail("the group is closed");
+                    self.fail_queued("the group was closed before the operation had begun");
                     let numbers: Vec<u32> = self.pending.keys().copied().collect();
                     for number in numbers {
                         self.communicator.cancel(now_ns, number, endpoint);
@@ -177,6 +219,8 @@ impl Application<()> for App {
         }
         if let Some(first) = self.waiting.settle(&mut self.communicator, &self.place) {
             self.next = first;
+            // Other ranks may have begun some of them in the epoch before.
+            self.fail_queued("a new epoch has begun before the operation had");
         }
         while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
             let record = self.pending.get_mut(&outcome.number).and_then(|pending| pending.record.take());
@@ -187,6 +231,7 @@ impl Application<()> for App {
                 self.finish(now_ns, state, outcome);
             }
         }
+        self.begin(now_ns, endpoint);
         if self.stopping && self.pending.is_empty() {
             ControlFlow::Break(())
         } else {
@@ -237,6 +282,7 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
     for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
         app.fail(state, error.clone());
     }
+    app.fail_queued(&error);
     app.waiting.fail(&error);
     // Whoever comes later hears the same.
     while let Ok(command) = app.commands.recv() {
