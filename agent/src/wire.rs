@@ -9,7 +9,7 @@
 //! ```text
 //! 0-3 incarnation of the sender   4-7 incarnation of the receiver, 0 where it is not known (HELLO only)   8- the body:
 //!
-//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was trimmed | 10 senders: peers from which messages are arriving, 0 where that is not told | 20 packet index
+//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was trimmed | 10 senders: peers from which messages are arriving, 0 where that is not told | 20 the packet index's lower bits
 //!                    4-7 ns since that packet arrived
 //!                    8-11 packets that arrived   12-15 of these, trimmed by the network   16-19 of these, with congestion experienced
 //!
@@ -64,6 +64,8 @@ pub const PORTS_MAX: usize = 256;
 /// Most addresses that a HELLO tells.
 pub const ADDRESSES_MAX: usize = 8;
 
+/// An echo tells a packet's index modulo this.
+pub const ECHO_PACKETS: u32 = 1 << 20;
 /// Most peers that a report counts.
 pub const SENDERS_MAX: u16 = (1 << 10) - 1;
 
@@ -145,7 +147,7 @@ pub struct Identity {
 /// The packet whose arrival a report echoes, for the round-trip time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
-    /// Its index.
+    /// Its index, modulo [`ECHO_PACKETS`] on the wire.
     pub packet: u32,
     /// Whether it arrived trimmed, and so travelled in another queue than whole packets.
     pub trimmed: bool,
@@ -204,7 +206,7 @@ pub struct Progress<'a> {
 pub struct Probe {
     /// Number of this probe, from 1.
     pub sequence: u32,
-    /// Packets of the message, 1 to 2^20.
+    /// Packets of the message, 1 to 2^24.
     pub packets: u32,
     /// Tells messages apart that are divided otherwise, or have other layer classes ([`shape`]); 0:
     /// not told.
@@ -493,7 +495,7 @@ impl Report {
         let echo = word(bytes, 0);
         Self {
             echo: (echo >> 31 == 1).then(|| Echo {
-                packet: echo & (MAX_PACKETS - 1),
+                packet: echo & (ECHO_PACKETS - 1),
                 trimmed: echo >> 30 & 1 == 1,
                 hold_ns: word(bytes, 4),
             }),

@@ -2,7 +2,7 @@
 //! Trimmable gradient packets: the packet format and the codecs.
 //!
 //! ```text
-//! gradient ─► rows of 2^15 ─► rotate (Philox signs, Hadamard) ─► quantise ─► planes ─► packets      Encoder
+//! gradient ─► rows of 2^12 ─► rotate (Philox signs, Hadamard) ─► quantise ─► planes ─► packets      Encoder
 //! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids ◄─ words ◄─ planes ◄─ any prefix of any  Decoder
 //!
 //! message      Encoder, RowReceiver, Decoder, Message: what users hold; a message is a loop over rows

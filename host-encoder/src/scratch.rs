@@ -18,6 +18,8 @@ pub(crate) struct Scratch {
     pub(crate) signs: Vec<u32>,
     /// Philox words of the row: signs of its second rotation.
     pub(crate) second_signs: Vec<u32>,
+    /// Which blocks of the row are zero.
+    pub(crate) zeros: Vec<bool>,
     /// A packet between the loops of its quantisation.
     pub(crate) room: QuantiseScratch,
     /// What is between a row's packets and what their receiver holds.

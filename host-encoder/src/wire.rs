@@ -13,9 +13,11 @@ mod prefix;
 mod repair;
 pub mod seal;
 mod sizes;
+pub(crate) mod zeros;
 
 pub use codec::{Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
 pub use error::{PacketError, f32bits};
+pub(crate) use header::SIGMA_UNSENT;
 pub use header::{Header, NOT_FINITE, PacketView};
 pub use identity::{Envelope, Kind, StreamId};
 pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};

@@ -574,10 +574,6 @@ class _Row(_Proxy):
             self._gpu.access(self._actor, [self._desk.memory + offset + np.arange(length)], [], "sending")
         self.real.finish(offset, length, figure)
 
-    def too_large(self) -> None:
-        self._actor.after(self._gpu.thread().clock)
-        self.real.too_large()
-
     def fail(self, why: str) -> None:
         self._actor.after(self._gpu.thread().clock)
         self.real.fail(why)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,6 @@ skip_unless_they_run()
 import torch
 
 import trimwire.cuda
-from trimwire.cuda import _launch, _rows
 
 RANDOM = np.random.default_rng(11)
 VECTORS = Path(os.environ.get("TRIMWIRE_VECTORS", Path(__file__).parents[2] / "host-encoder/tests/vectors.json"))
@@ -64,7 +61,7 @@ def assert_near(got: np.ndarray, expected: np.ndarray, rows: Sequence[int]) -> N
         assert (np.isnan(a) == np.isnan(b)).all()
         a, b = a.astype(np.float64), b.astype(np.float64)
         limit = 1e-5 * np.sqrt(np.mean(b * b)) + 4 * 2.0**-149
-        assert (np.isnan(b) | (np.abs(a - b) <= limit)).all(), (np.nanmax(np.abs(a - b)), limit)
+        assert (np.isnan(b) | (a == b) | (np.abs(a - b) <= limit)).all(), (np.nanmax(np.abs(a - b)), limit)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -79,7 +76,6 @@ def test_packets_are_the_vectors_to_the_byte_and_decode_to_theirs(vectors: dict[
     encoder.encode(tensors, **numbers_of(vectors, case))
     packets = [bytes.fromhex(packet) for packet in case["packets"]]
     assert encoder.to_bytes() == packets
-    encoder.check()
     for receiver in case["decoded"]:
         decoder = trimwire.cuda.Decoder(lengths, decoding=receiver["decoding"], **plan_of(case))
         arrived = [None if length is None else packet[:length] for packet, length in zip(packets, receiver["lengths"], strict=True)]
@@ -162,7 +158,7 @@ def test_packets_are_the_hosts_whatever_the_values(kind: str, length: int) -> No
     assert_near(out.cpu().numpy(), trimwire.decode(expected), [row.used for row in decoder.layout.rows])
 
 
-@pytest.mark.parametrize("length", [2**12, 2**15, 2**15 + 300])
+@pytest.mark.parametrize("length", [2**12, 2**13 + 300])
 def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
     for kind in ("gaussian", "few values", "heavy tails"):
         gradient = contents(length)[kind]
@@ -177,33 +173,23 @@ def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
         assert trimwire.nmse(out.cpu().numpy(), gradient) < 1e-12
 
 
-def test_rows_of_all_lengths_but_the_longest_share_a_launch() -> None:
-    def launches(lengths: list[int], **options: Any) -> list[tuple[int, bool, int]]:
-        return [(log2, whole, len(rows)) for log2, whole, rows in _launch._split(_rows.layout_of(lengths, **options))]
-
-    # A block of GPT-2's, of which each of two ranks has a half: rows of 2^15, and of 4096, 512, 256 and 128.
-    assert launches([3_543_936]) == [(15, True, 108), (14, False, 4)]
-    assert launches([500]) == [(11, False, 1)]
-    # Many short ones are not each worked on as if they were long.
-    assert launches([40_000, *[700] * 20]) == [(15, True, 1), (14, False, 1), (11, False, 43)]
-    assert launches([2**12 * 17], row_log2=12) == [(12, True, 17)]
-
-
-def test_a_length_that_many_rows_have_is_a_launch_by_itself() -> None:
-    lengths, gradient = [2_048] * 17 + [100], contents(2_048 * 17 + 100)["gaussian"]
-    encoder = trimwire.cuda.Encoder(lengths, planes=9, device=DEVICE)
-    assert [one.constants["WHOLE"] for one in encoder._classes] == [True, False]
-    encoder.encode([torch.from_numpy(part.copy()).to(DEVICE) for part in np.split(gradient, np.cumsum(lengths)[:-1])], seed=1)
-    packets = encoder.to_bytes()
-    alone = trimwire.cuda.Encoder([2_048], planes=9, device=DEVICE)
-    decoder = trimwire.cuda.Decoder(lengths, planes=9, device=DEVICE)
-    decoder.put(packets)
-    out = [torch.empty(length, device=DEVICE) for length in lengths]
-    decoder.decode(out, seed=1)
-    assert trimwire.nmse(torch.cat(out).cpu().numpy(), gradient) < 1e-8
-    # The first row has the first key in both, and is a row among others here.
-    assert alone.encode([torch.from_numpy(gradient[:2_048].copy()).to(DEVICE)], seed=1) is alone.packets
-    assert [packet[20:] for packet in alone.to_bytes()] == [packet[20:] for packet in packets[: alone.layout.packets]]
+@pytest.mark.parametrize("per_packet", [448, 704])
+def test_zero_blocks_are_zeros_of_trimmed_packets_and_add_nothing(per_packet: int) -> None:
+    gradient = contents(5_000)["gaussian"]
+    gradient[:1_024] = gradient[1_984:3_072] = -0.0
+    zeros = torch.from_numpy(gradient == 0)
+    encoder = trimwire.cuda.Encoder([5_000], coordinates_per_packet=per_packet, device=DEVICE)
+    encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=2)
+    decoder = trimwire.cuda.Decoder([5_000], coordinates_per_packet=per_packet, device=DEVICE)
+    # A plane and a mask, of packets that have one in the body, and whole packets.
+    for length in (23 + per_packet // 8, None):
+        decoder.put([packet[:length] for packet in encoder.to_bytes()])
+        out = torch.ones(5_000, device=DEVICE)
+        decoder.decode([out], seed=2)
+        assert torch.equal((out == 0).cpu(), zeros) and not out.cpu()[zeros].signbit().any()
+        total = torch.full((5_000,), 7.0, device=DEVICE)
+        decoder.decode([total], accumulate=True, seed=2)
+        assert (total.cpu()[zeros] == 7.0).all()
 
 
 @pytest.mark.parametrize("planes", range(1, 11))
@@ -369,32 +355,11 @@ def test_importance_follows_the_figures_of_the_step_before() -> None:
     encoder.encode([tensor])
     assert [packet[1] >> 4 & 1 for packet in encoder.to_bytes()] == [1, 1, 1, 1]
     figures = encoder.figures.cpu().numpy()
-    assert figures[:2] == pytest.approx([np.mean(gradient[:256] ** 2), np.mean(gradient[256:512] ** 2)], rel=1e-5) and np.isnan(figures[2])
+    assert figures[:2] == pytest.approx([np.mean(gradient[:256] ** 2), np.mean(gradient[256:512] ** 2)], rel=2**-11) and np.isnan(figures[2])
     encoder.follow_figures()
     assert float(encoder.important_from.item()) == sorted(figures[[0, 1, 3]])[1]
     encoder.encode([tensor])
     assert [packet[1] >> 4 & 1 for packet in encoder.to_bytes()] == [int(figure >= sorted(figures[[0, 1, 3]])[1]) for figure in figures[:2]] + [1, 1]
-
-
-def test_a_row_whose_sigma_no_f32_holds_is_reported() -> None:
-    # By the page's Philox in plain Python: a row of the largest f32s that its own signs turn into one coordinate.
-    sys.path.insert(0, str(VECTORS.parent / "reference"))
-    from philox import negated
-
-    minus = negated(SimpleNamespace(job_seed=0, message=0, rank=0), 0, 512)
-    gradient = np.where(minus, -1, 1).astype(np.float32) * np.finfo(np.float32).max
-    with pytest.raises(ValueError, match="tensor"):
-        trimwire.encode(gradient)
-    encoder = trimwire.cuda.Encoder([512, 40], device=DEVICE)
-    tensors = [torch.from_numpy(gradient).to(DEVICE), torch.ones(40, device=DEVICE)]
-    encoder.encode(tensors)
-    with pytest.raises(ValueError, match=r"tensors\[0\]: σ of coordinates 0 to 511"):
-        encoder.check()
-    # Receivers have NaN of it, as of an infinity, and the other tensor.
-    decoder = trimwire.cuda.Decoder([512, 40], device=DEVICE)
-    decoder.put(encoder.to_bytes())
-    decoder.decode(tensors)
-    assert tensors[0].isnan().all() and torch.allclose(tensors[1].cpu(), torch.ones(40))
 
 
 @pytest.mark.parametrize(
@@ -405,8 +370,8 @@ def test_a_row_whose_sigma_no_f32_holds_is_reported() -> None:
         (lambda: trimwire.cuda.Encoder([4], planes=11), ValueError, "planes: 11"),
         (lambda: trimwire.cuda.Encoder([4], planes=[]), ValueError, "planes: 0"),
         (lambda: trimwire.cuda.Encoder([4], coordinates_per_packet=33), ValueError, "coordinates_per_packet: 33"),
-        (lambda: trimwire.cuda.Encoder([4], row_log2=16), ValueError, "row_log2: 16; .* rows of 2\\^5 to 2\\^15 .*the host's codec has them"),
-        (lambda: trimwire.cuda.Decoder([4], row_log2=4), ValueError, "row_log2: 4; a GPU takes rows of 2\\^5 to 2\\^15 coordinates$"),
+        (lambda: trimwire.cuda.Encoder([4], row_log2=13), ValueError, "row_log2: 13; .* rows of 2\\^5 to 2\\^12 .*the host's codec has longer ones"),
+        (lambda: trimwire.cuda.Decoder([4], row_log2=4), ValueError, "row_log2: 4; a GPU takes rows of 2\\^5 to 2\\^12 coordinates$"),
         (lambda: trimwire.cuda.Encoder([4], layer_classes=[8]), ValueError, r"layer_classes\[0\]: 8"),
         (lambda: trimwire.cuda.Encoder([4], layer_classes=[1, 1]), ValueError, "layer_classes: 2"),
         (lambda: trimwire.cuda.Encoder([4], dtype=torch.float64), TypeError, "float64"),

@@ -80,7 +80,7 @@ def settled(group: trimwire.Group) -> Any:
 @pytest.mark.parametrize("channels", [2, 3])
 def test_several_channels_share_the_rows_of_a_shard_and_understand_ranks_on_the_host(channels: int) -> None:
     # Two rows a shard, the last of which is short: of three channels one has nothing to do.
-    world, length = 2, 2 * (32_768 + 100)
+    world, length = 2, 2 * (4_096 + 100)
     with group_of(world, channels=channels) as groups:
         for gpus in ((True, True), (True, False)):
             tensors = [part(rank, length) if gpu else part(rank, length).cpu() for rank, gpu in enumerate(gpus)]

@@ -36,7 +36,7 @@ COMPILED = """
     import sys
     from trimwire.cuda import __main__ as command
     from trimwire.cuda._compiled import Variant
-    few = [Variant(work, 11, False, "float32", 448) for work in ("encode", "decode")]
+    few = [Variant(work, "float32", 448) for work in ("encode", "decode")]
     command.variants_of = lambda dtypes, coordinates_per_packet: few
     for _ in range(2):
         command.main(["warm", "--capability", "8.0", "--processes", "2"])
@@ -50,7 +50,7 @@ COMPILED = """
 
 def test_warm_fills_the_cache_and_compiled_encoders_fuse_no_product_with_a_sum_and_all_keep_subnormals() -> None:
     said = compiling(COMPILED).splitlines()
-    assert len(said) == 6 and said[3:5] == ["8.0: encode, float32, rows of up to 2^11: there", "8.0: decode, float32, rows of up to 2^11: there"]
+    assert len(said) == 6 and said[3:5] == [f"8.0: {work}, float32, 448 coordinates a packet: there" for work in ("encode", "decode")]
     assert said[5].startswith("2 kernels in ") and ": 0 compiled in " in said[5] and said[5].endswith(", 2 were there")
 
 
@@ -91,25 +91,21 @@ LAUNCHED = """
     torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
 
     for dtype in ("float32", "bfloat16"):
-        for size in (448, 2_976):
+        for size in (448, 2_944):
             launches, kept = [], []
-            # Half a block of GPT-2's, the last bucket of a small model, and what a group that begins holds against the host's.
-            for length in (3_543_936, 500):
+            # A bucket of rows of all lengths, one of a short row, and what a group that begins holds against the host's.
+            for length in (100_000, 500):
                 for kind in {getattr(torch, dtype), torch.float32}:
                     plan = {"dtype": kind, "coordinates_per_packet": size, "device": "cpu"}
                     encoder, decoder, tensor = Encoder([length], **plan), Decoder([length], **plan), torch.zeros(length, dtype=kind)
                     encoder.bind([tensor])
                     decoder.bind([tensor])
                     kept.append(tensor)
-                    # Some rows of one class each, as the first launch ends here.
-                    for one in encoder._classes:
-                        rows = range(one.rows[0], one.rows[0] + 1)
-                        launches.append(lambda encoder=encoder, rows=rows: encoder.run(rows))
-                        launches.append(lambda decoder=decoder, rows=rows: decoder.run(rows))
-                        if kind == torch.float32:
-                            launches.append(lambda decoder=decoder, rows=rows: decoder.run(rows, accumulate=True))
-            check = Encoder([1 << 15], device="cpu", planes=10)
-            check.bind([torch.zeros(1 << 15)])
+                    launches += [encoder.run, decoder.run]
+                    if kind == torch.float32:
+                        launches.append(lambda decoder=decoder: decoder.run(accumulate=True))
+            check = Encoder([1 << 12], device="cpu", planes=10)
+            check.bind([torch.zeros(1 << 12)])
             launched = all_asked([*launches, check.run])
             warmed = all_asked([lambda one=one: one.compiled(90) for one in _compiled.variants_of([dtype], size)])
             driver.set_active(here)
@@ -118,7 +114,7 @@ LAUNCHED = """
 
 
 def test_what_is_warmed_is_what_ranks_ask_tritons_cache_for_and_nothing_else() -> None:
-    assert compiling(LAUNCHED).splitlines() == ["float32 448 9 True", "float32 2976 10 True", "bfloat16 448 15 True", "bfloat16 2976 16 True"]
+    assert compiling(LAUNCHED).splitlines() == ["float32 448 3 True", "float32 2944 4 True", "bfloat16 448 5 True", "bfloat16 2944 6 True"]
 
 
 @pytest.mark.parametrize("sealed", [False, True])

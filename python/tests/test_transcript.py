@@ -101,7 +101,7 @@ def line(what: dict[str, Any]) -> bytes:
 
 
 def message(sender: int, number: int, phase: int, shard: int, held: list[int | None]) -> dict[str, Any]:
-    shape = {"codec": "rht", "planes": 9, "coordinates_per_packet": PACKET, "row_log2": 15, "tensors": [[LENGTH // 2, 0]]}
+    shape = {"codec": "rht", "planes": 9, "coordinates_per_packet": PACKET, "row_log2": 12, "tensors": [[LENGTH // 2, 0]]}
     times = {"started_ns": 5, "duration_ns": 6, "first_ns": None, "last_ns": None}
     identity = number << 11 | phase << 10 | shard
     return {"message": {"from": sender, "message": identity, "shape": shape, "delivered": True, **times, "duplicates": 0, "probes": 0, "asked": 0, "held": held}}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which way contributions come together, and sums spread.
 
-use super::shards::shard_range;
+use super::shards::block_range;
 use super::{Options, Replicas};
 use std::ops::Range;
 use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
@@ -287,7 +287,7 @@ pub(super) fn most_shards(length: usize) -> usize {
 /// and ranks beyond the last own none.
 pub fn direct_shards(length: usize, world: u16) -> Vec<Range<usize>> {
     let owners = Trees::Star.owners(world, most_shards(length)).len() as u16;
-    (0..owners).map(|owner| shard_range(length, owners, owner)).collect()
+    (0..owners).map(|owner| block_range(length, owners, owner)).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::interface::RowPlaces;
 use std::sync::Arc;
-use trimwire_encoder::{Codec, HEADER_LEN, Layout, RowMemory};
+use trimwire_encoder::{Codec, Layout, RowMemory};
 
 /// Whose memory the packets of an operation are received into that is done elsewhere.
 pub trait Device: Send + Sync + std::fmt::Debug {
@@ -29,8 +29,7 @@ pub(super) struct MessagePlaces {
 impl RowPlaces for MessagePlaces {
     fn place(&self, row: usize) -> Box<dyn RowMemory> {
         let Self { layout, planes, .. } = self;
-        let headers = layout.row_packets(row).start * HEADER_LEN;
-        let offset = headers + Codec::Rht.plane_offset(*planes, layout.row_range(row).start);
+        let offset = layout.row_start(Codec::Rht, row, *planes, false);
         let length = layout.row_len(Codec::Rht, row, *planes, false);
         self.device.place(self.shard, self.from, offset, length)
     }

@@ -166,12 +166,6 @@ impl Offloaded {
         Done { key, kind, spent: Vec::new() }
     }
 
-    /// The row's energy does not fit an f32.
-    pub fn too_large(self) -> Done {
-        let kind = Kind::Folded(Err(EncodeError::TooLarge { row: self.key.row }));
-        Done { key: self.key, kind, spent: Vec::new() }
-    }
-
     /// It was not done: the operation fails.
     pub fn fail(self) -> Done {
         Done { key: self.key, kind: Kind::Failed, spent: Vec::new() }

@@ -12,6 +12,7 @@
 //! Trees are those of [`Trees`]: a star, a ring that is opened at the owner, or two levels.
 
 use super::algorithm::Trees;
+use super::shards::block_range;
 use super::{Phase, shard_range};
 use std::ops::Range;
 
@@ -154,7 +155,7 @@ fn shard(
 pub(super) fn all_reduce(ranks: Ranks, length: usize, trees: Trees<'_>, owners: &[u16]) -> Vec<Blueprint> {
     let mut plan = Vec::new();
     for (k, owner) in behind(ranks.rank, owners) {
-        let range = shard_range(length, owners.len() as u16, k as u16);
+        let range = block_range(length, owners.len() as u16, k as u16);
         if !range.is_empty() {
             let place = Some(at(Tensor::Output, range.start));
             shard(ranks, trees, owner, &Blueprint::new(k, &range), place, place, &mut plan);
@@ -175,7 +176,7 @@ pub(super) fn push_pull(ranks: Ranks, length: usize, servers: &[u16], workers: &
     let works = workers.contains(&ranks.rank);
     let mut plan = Vec::new();
     for (k, owner) in behind(ranks.rank, servers) {
-        let range = shard_range(length, servers.len() as u16, k as u16);
+        let range = block_range(length, servers.len() as u16, k as u16);
         if range.is_empty() {
             continue;
         }
@@ -310,7 +311,7 @@ pub(super) fn broadcast(ranks: Ranks, length: usize, root: u16, direct: bool) ->
     }
     let mut plan = Vec::new();
     for (k, &relay) in receivers.iter().enumerate() {
-        let range = shard_range(length, receivers.len() as u16, k as u16);
+        let range = block_range(length, receivers.len() as u16, k as u16);
         let memory = Some(at(Tensor::Output, range.start));
         let origin = Some((root, Phase::ReduceScatter));
         let shard = Blueprint { hop: (1, 2), depth: 2, ..Blueprint::new(k, &range) };

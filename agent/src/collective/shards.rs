@@ -2,6 +2,7 @@
 //! Division of a gradient among the ranks.
 
 use std::ops::Range;
+use trimwire_encoder::wire::BLOCK;
 
 /// The coordinates of a gradient of `length` that belong to rank `shard` of `world`: as even as
 /// possible, the first `length mod world` shards have one more. Empty when there are fewer
@@ -14,6 +15,13 @@ pub fn shard_range(length: usize, world: u16, shard: u16) -> Range<usize> {
     let (share, longer) = (length / world, length % world);
     let start = shard * share + shard.min(longer);
     start..start + share + usize::from(shard < longer)
+}
+
+/// The coordinates of shard `shard` of `shards` that begin at multiples of a block: so each of the
+/// gradient's blocks of zeros is one of a shard, too, and stays zero. As even as possible otherwise.
+pub(super) fn block_range(length: usize, shards: u16, shard: u16) -> Range<usize> {
+    let blocks = shard_range(length.div_ceil(BLOCK), shards, shard);
+    (blocks.start * BLOCK).min(length)..(blocks.end * BLOCK).min(length)
 }
 
 /// The coordinates, of `length`, that all ranks take bit for bit after step `step`, by an exact
@@ -43,6 +51,21 @@ mod tests {
                 next = range.end;
             }
             prop_assert_eq!(next, length);
+        }
+
+        #[test]
+        fn shards_of_whole_blocks_tile_the_gradient_and_are_even(length in 0_usize..10_000, shards in 1_u16..200) {
+            let (mut next, mut lengths) = (0, Vec::new());
+            for shard in 0..shards {
+                let range = block_range(length, shards, shard);
+                prop_assert_eq!(range.start, next);
+                prop_assert!(range.start.is_multiple_of(BLOCK) || range.is_empty());
+                lengths.push(range.len());
+                next = range.end;
+            }
+            prop_assert_eq!(next, length);
+            let (least, most) = (lengths.iter().min(), lengths.iter().max());
+            prop_assert!(least.zip(most).is_some_and(|(least, most)| most - least < 2 * BLOCK));
         }
 
         #[test]

@@ -7,10 +7,10 @@ use crate::wire::trim_map::MAX_PACKETS;
 use serde::{Deserialize, Serialize};
 use trimwire_encoder::{Codec, Decoding, Layout, LayoutError, Reach, StreamId, Tensor};
 
-/// Bytes of a record's JSON: more than a message of 2^20 packets takes, whatever arrived of them.
-pub const MAX_BODY: usize = 16 << 20;
+/// Bytes of a record's JSON: more than a message of 2^24 packets takes, whatever arrived of them.
+pub const MAX_BODY: usize = 128 << 20;
 
-/// Coordinates of a message: 2^20 packets of less than 2^13 each.
+/// Coordinates of a message: with the usual packets twice as many as 2^24 of them hold.
 const MAX_COORDINATES: usize = 1 << 33;
 
 /// Whose transcript it is.

@@ -9,7 +9,7 @@
 use super::path::{Overtaken, PathEstimate};
 use crate::spray::Spray;
 use crate::wire::trim_map::{FULL, MapPart, TrimMap};
-use crate::wire::{Echo, Progress, Wanted};
+use crate::wire::{ECHO_PACKETS, Echo, Progress, Wanted};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -305,7 +305,9 @@ impl Flight {
     /// The round trip of an echo. `None` if the packet arrived trimmed, or may have been another
     /// copy (Karn).
     pub(super) fn round_trip_ns(&self, now_ns: u64, echo: Echo) -> Option<u64> {
-        let packet = self.packets.get(echo.packet as usize)?;
+        // Of those that it may mean the one that was sent last.
+        let meant = self.packets.iter().skip(echo.packet as usize).step_by(ECHO_PACKETS as usize);
+        let packet = meant.max_by_key(|packet| packet.sent_ns)?;
         if echo.trimmed || packet.attempts != 1 {
             return None;
         }

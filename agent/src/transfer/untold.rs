@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that no report has covered yet: the content of the next ACK.
 //!
-//! A report holds the state of some thousand packets, and a message has up to 2^20. So an ACK tells
+//! A report holds the state of some thousand packets, and a message has up to 2^24. So an ACK tells
 //! what has changed since earlier ones, anywhere in the message: it costs what arrived, not what is
 //! missing. What does not fit follows in turns, so that repeated changes do not keep other packets
 //! waiting.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trim maps: how many bit-planes of each packet of a message a receiver has.
 //!
-//! A map travels in parts that each fit one control packet, so that a message of 2^20 packets
+//! A map travels in parts that each fit one control packet, so that a message of 2^24 packets
 //! works. A part stands alone: it says which packets it covers, and a lost part costs only its own
 //! packets' news. Wire format, big-endian:
 //!
@@ -14,12 +14,12 @@
 //!       four bits a packet, first packet in the high bits: whole planes held, 0…10
 //! ```
 
-use trimwire_encoder::wire::PLANES;
+use trimwire_encoder::wire::{MAX_INDEX, PLANES};
 
 /// Planes of a packet of which nothing was trimmed.
 pub const FULL: u8 = PLANES;
-/// Packets of the largest message (the DATA header's index has 20 bits).
-pub const MAX_PACKETS: u32 = 1 << 20;
+/// Packets of the largest message (the DATA header's index has 24 bits).
+pub const MAX_PACKETS: u32 = MAX_INDEX + 1;
 
 const HEADER_LEN: usize = 9;
 

@@ -11,7 +11,7 @@ fn writer() -> Writer {
 }
 
 fn report() -> impl Strategy<Value = Report> {
-    let echo = (0..MAX_PACKETS, any::<bool>(), any::<u32>());
+    let echo = (0..ECHO_PACKETS, any::<bool>(), any::<u32>());
     (prop::option::of(echo), any::<[u32; 3]>(), 0..=SENDERS_MAX).prop_map(
         |(echo, [received, trimmed, marked], senders)| Report {
             echo: echo.map(|(packet, trimmed, hold_ns)| Echo { packet, trimmed, hold_ns }),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Control packets as bytes.
 
-use super::trim_map::{self, Detail, MAX_PACKETS};
+use super::trim_map::{self, Detail};
 use super::vote::Vote;
 use super::{
-    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Path, Probe, Progress, Report, SENDERS_MAX,
-    Stop, Wanted,
+    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, ECHO_PACKETS, Identity, PORTS_MAX, Path, Probe, Progress, Report,
+    SENDERS_MAX, Stop, Wanted,
 };
 use std::net::IpAddr;
 use trimwire_encoder::wire::{Kind, Prefix, StreamId};
@@ -49,7 +49,7 @@ pub(super) fn put(out: &mut Vec<u8>, words: &[u32]) {
 fn put_report(out: &mut Vec<u8>, report: &Report) {
     let senders = report.senders.map_or(0, |senders| u32::from(senders.get().min(SENDERS_MAX)));
     let (echo, hold_ns) = report.echo.map_or((0, 0), |echo| {
-        (1 << 31 | u32::from(echo.trimmed) << 30 | (echo.packet & (MAX_PACKETS - 1)), echo.hold_ns)
+        (1 << 31 | u32::from(echo.trimmed) << 30 | (echo.packet & (ECHO_PACKETS - 1)), echo.hold_ns)
     });
     put(out, &[echo | senders << 20, hold_ns, report.received, report.trimmed, report.marked]);
 }

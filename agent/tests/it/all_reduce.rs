@@ -553,3 +553,89 @@ proptest! {
         }
     }
 }
+
+/// A gradient of an embedding: rows of 64 of which a third was used by no rank, and a third by one
+/// rank alone.
+fn embedding(rank: usize, step: u64, rows: usize) -> Vec<f32> {
+    let dense = Random(step << 20 ^ rank as u64 ^ 77).gradient(64 * rows);
+    let used = |row: usize| match row % 3 {
+        0 => true,
+        1 => rank == 1,
+        _ => false,
+    };
+    dense.into_iter().enumerate().map(|(i, x)| if used(i / 64) { x } else { 0.0 }).collect()
+}
+
+/// Adam (Kingma and Ba, 2015), its usual constants; steps of 1e-3.
+#[derive(Clone)]
+struct Adam {
+    weights: Vec<f64>,
+    first: Vec<f64>,
+    second: Vec<f64>,
+}
+
+impl Adam {
+    fn new(length: usize) -> Self {
+        let zeros = vec![0.0; length];
+        Self { weights: zeros.clone(), first: zeros.clone(), second: zeros }
+    }
+
+    fn step(&mut self, number: i32, gradient: &[f32]) {
+        for (i, g) in gradient.iter().map(|g| f64::from(*g)).enumerate() {
+            self.first[i] = 0.9 * self.first[i] + 0.1 * g;
+            self.second[i] = 0.999 * self.second[i] + 0.001 * g * g;
+            let mean = self.first[i] / (1.0 - 0.9_f64.powi(number));
+            let square = self.second[i] / (1.0 - 0.999_f64.powi(number));
+            self.weights[i] -= 1e-3 * mean / (square.sqrt() + 1e-8);
+        }
+    }
+
+    /// Root mean square of how far the weights of rows have moved.
+    fn moved(&self, rows: impl Fn(usize) -> bool) -> f64 {
+        let of = self.weights.iter().enumerate().filter(|(i, _)| rows(i / 64)).map(|(_, w)| w * w);
+        let (sum, count) = of.fold((0.0, 0), |(sum, count), square| (sum + square, count + 1));
+        (sum / f64::from(count)).sqrt()
+    }
+}
+
+#[test]
+fn weights_that_no_rank_uses_stay_where_they_are_under_adam_though_packets_are_trimmed() {
+    const ROWS: usize = 150;
+    for (trim, row_log2) in [(0.3, 12), (0.05, 12), (0.3, 8)] {
+        let faults = Faults { trim, ..Faults::NONE };
+        let mut job = Job::with_rows(row_log2, 3, faults, 5, Reliability::Bounded { loss: 0.0 }, |_| ());
+        let (mut here, mut exactly) = (Adam::new(64 * ROWS), Adam::new(64 * ROWS));
+        let mut trimmed = 0;
+        for step in 1..=20 {
+            let gradients: Vec<_> = (0..3).map(|rank| embedding(rank, step, ROWS)).collect();
+            let outcomes = job.reduce(step as u32, &gradients);
+            for outcome in &outcomes {
+                assert_eq!(outcome.stats.missing, 0);
+                let unused = outcome.sum.iter().enumerate().filter(|(i, _)| i / 64 % 3 == 2);
+                let moved = unused.filter(|(_, sum)| sum.to_bits() != 0).count();
+                assert_eq!(moved, 0, "sums of zeros that are not exactly 0, step {step}");
+                trimmed += outcome.stats.trimmed;
+            }
+            here.step(step as i32, &outcomes[0].sum);
+            exactly.step(step as i32, &exact(&gradients));
+        }
+        assert!(trimmed > 10, "{trimmed}");
+        assert_eq!(here.moved(|row| row % 3 == 2), 0.0);
+        for of in 0..2 {
+            let ratio = here.moved(|row| row % 3 == of) / exactly.moved(|row| row % 3 == of);
+            assert!((0.9..1.1).contains(&ratio), "trim {trim}, rows {of}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn values_beyond_what_a_row_can_say_are_not_finite_on_any_rank_and_fail_nothing() {
+    let mut job = Job::new(3, Faults::NONE, 1, Reliability::Full, |_| ());
+    let mut gradients = gradients(3, 9_000, 1);
+    // Every value is finite, their root mean square not within the header's f32.
+    gradients[1][3_000..6_000].fill(f32::MAX);
+    for outcome in job.reduce(4, &gradients) {
+        assert!(outcome.sum[4_000..4_100].iter().all(|sum| !sum.is_finite()));
+        assert!(outcome.sum[..2_000].iter().all(|sum| sum.is_finite()), "other shards are unharmed");
+    }
+}

@@ -6,7 +6,7 @@ use crate::network;
 use crate::network::{Faults, Random};
 use proptest::prelude::*;
 use trimwire_agent::collective::{
-    Algorithm, Collective, Memory, Options, Outcome, Replicas, StartError, shard_range,
+    Algorithm, Collective, Memory, Options, Outcome, Replicas, StartError, direct_shards, shard_range,
 };
 use trimwire_agent::endpoint::Reliability;
 use trimwire_encoder::wire::{Header, Kind, Prefix};
@@ -111,8 +111,7 @@ fn a_rank_that_is_late_is_not_waited_for_and_the_next_operation_has_it_again() {
             if algorithm == Algorithm::Direct {
                 let got = outcome.into_f32().expect("a vector");
                 let without = sum(4, 60_000, 7, |rank| rank != 2);
-                for shard in 0..4_u16 {
-                    let range = shard_range(60_000, 4, shard);
+                for (shard, range) in direct_shards(60_000, 4).into_iter().enumerate() {
                     if shard == 2 {
                         assert!(got[range].iter().all(|&value| value == 0.0), "nobody summed it");
                     } else {

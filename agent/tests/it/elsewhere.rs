@@ -124,9 +124,7 @@ fn work(rank: u16, offloaded: Offloaded) -> Done {
     let encoder = Encoder::new(layout.clone(), Job::new(7));
     let mut packets = vec![0; encoder.row_len(row, encode.planes)];
     let choice = RowChoice { planes: encode.planes, importance: Importance::AtLeast(encode.important_from) };
-    let Ok(encoded) = encoder.encode_row(row, &sum, envelope, choice, &mut packets) else {
-        return offloaded.too_large();
-    };
+    let encoded = encoder.encode_row(row, &sum, envelope, choice, &mut packets).expect("the row's shape");
     if encode.keeps {
         let mut receiver = RowReceiver::new(&layout, row, Job::new(7), envelope, Decoding::Unbiased)
             .with_planes(encode.planes);

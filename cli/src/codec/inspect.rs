@@ -23,7 +23,7 @@ const HELP: &str = "\
 Examples:
   trimwire codec inspect capture.pcapng                    packets from or to UDP port 9217
   trimwire codec inspect --port 0 --limit 0 --json c.pcap  all UDP traffic, every packet, as JSON
-  trimwire codec inspect --hex '41 07 0402 00000003 …'        one UDP payload
+  trimwire codec inspect --hex '51 07 0402 00000003 …'        one UDP payload
   trimwire codec inspect payload.bin                       a file that is no capture is one UDP payload
 
 Packets are decoded as long as they arrived: a trimmed packet shows what it still holds. Exit codes: 1 when a

@@ -65,7 +65,7 @@ pub(crate) fn packet<L: Planes>(
     words: &[u32],
     out: &mut [f32],
 ) {
-    let Precision { statistics, planes, more } = precision;
+    let Precision { statistics, planes, more, .. } = precision;
     let more = usize::from(more);
     let shallow = Values::new(statistics, planes, scales);
     if more == 0 {
@@ -84,7 +84,7 @@ pub(crate) fn packet<L: Planes>(
 impl Values {
     #[inline]
     fn new(statistics: Statistics, planes: u8, scales: Scales) -> Self {
-        let Statistics { sigma, kappa, peak } = statistics;
+        let Statistics { sigma, kappa, peak, .. } = statistics;
         let Scales { decoding, unit, paper } = scales;
         let sigma = f64::from(sigma);
         let trimmed = planes < PLANES;

@@ -1,139 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The last steps of a row on its way back: last levels of the transform, signs, scale, format.
+//! The last step of a row on its way back: signs, zero blocks, scale, format.
 
-use crate::rotate::hadamard::{CACHE_BLOCK, eight};
 use crate::rotate::scale::RowScale;
-use crate::simd::{Format, Kernel, Lanes, Planes};
+use crate::simd::{Format, Lanes};
 use crate::wire::BLOCK;
 
-/// Parts between which the last levels are: as many as fit the registers.
-const PARTS: usize = 8;
-/// Blocks of a part.
-const BLOCKS: usize = CACHE_BLOCK / BLOCK;
-/// A row of the usual length, 2^15.
-type Row = [[[f32; BLOCK]; BLOCKS]; PARTS];
-
-/// Does the levels between the pieces of a row of the usual length, flips the signs back, takes the
-/// working scale off and stores or adds, all while the values are in registers: the row is read
-/// once less from the second-level cache, and written once less to it. In a function of its own,
-/// where all distances are constants.
-///
-/// Values come from eight places 16 KiB apart, and go to eight such places. In a first-level cache
-/// of 32 KiB with eight ways either eight fill all the ways there are for them, so the two rows
-/// must not lie alike in their pages ([`crate::aligned::AlignedRow::away_from`]).
-pub(crate) struct LastLevels<'a, F> {
-    values: &'a Row,
-    signs: &'a [[u32; BLOCKS]; PARTS],
-    scale: RowScale,
-    add: bool,
-    stream: bool,
-    out: &'a mut [[[F; BLOCK]; BLOCKS]; PARTS],
+/// What is left to do when a row is transformed.
+pub(crate) struct Finish<'a> {
+    pub(crate) signs: &'a [u32],
+    /// Which blocks are exactly 0, whatever the transform made of them.
+    pub(crate) zeros: &'a [bool],
+    pub(crate) scale: RowScale,
+    /// Adds to what is there.
+    pub(crate) add: bool,
+    /// What is stored goes past the caches.
+    pub(crate) stream: bool,
 }
 
-impl<'a, F: Format> LastLevels<'a, F> {
-    /// `None` for rows of other lengths. With `stream` what is stored at scale 1 goes past the
-    /// caches.
-    pub(crate) fn new(
-        values: &'a [f32],
-        signs: &'a [u32],
-        scale: RowScale,
-        add: bool,
-        stream: bool,
-        out: &'a mut [F],
-    ) -> Option<Self> {
-        let whole = |length| length == PARTS * BLOCKS * BLOCK;
-        if !whole(values.len()) || !whole(out.len()) {
-            return None;
+impl Finish<'_> {
+    /// Flips the signs back, takes the working scale off and stores or adds.
+    #[inline(always)]
+    pub(crate) fn finish<L: Lanes, F: Format>(&self, lanes: L, values: &[f32], out: &mut [F]) {
+        match (self.add, self.stream) {
+            (true, _) => self.put::<L, F, true, false>(lanes, values, out),
+            (false, true) => self.put::<L, F, false, true>(lanes, values, out),
+            (false, false) => self.put::<L, F, false, false>(lanes, values, out),
         }
-        Some(Self {
-            values: values.as_chunks().0.as_chunks().0.first_chunk()?,
-            signs: signs.as_chunks().0.first_chunk()?,
-            scale,
-            add,
-            stream,
-            out: out.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut()?,
-        })
-    }
-
-    /// Whether an output is of the usual length, and begins at a line of memory.
-    pub(crate) fn fits(out: &[F]) -> bool {
-        out.len() == PARTS * BLOCKS * BLOCK && out.as_ptr().addr().is_multiple_of(64)
     }
 
     #[inline(always)]
-    fn put<L: Lanes, const ADD: bool, const SCALED: bool, const STREAM: bool>(self, lanes: L) {
-        let Self { values, signs, scale, out, .. } = self;
+    fn put<L: Lanes, F: Format, const ADD: bool, const STREAM: bool>(
+        &self,
+        lanes: L,
+        values: &[f32],
+        out: &mut [F],
+    ) {
+        let Self { signs, zeros, scale, .. } = *self;
         let by = lanes.splat(scale.inverse());
-        for block in 0..BLOCKS {
-            for at in 0..BLOCK / L::N {
-                let mut v = [lanes.splat(0.0); PARTS];
-                for part in 0..PARTS {
-                    v[part] = lanes.load(&L::lines(&values[part][block])[at]);
+        let (from, (to, last)) = (values.as_chunks::<BLOCK>().0, out.as_chunks_mut::<BLOCK>());
+        let whole = to.len();
+        for (((to, from), word), zero) in to.iter_mut().zip(from).zip(signs).zip(zeros) {
+            if *zero {
+                // A sum with nothing is what it was.
+                if !ADD {
+                    *to = [F::ZERO; BLOCK];
                 }
-                v = eight::<L, true>(lanes, v);
-                for part in 0..PARTS {
-                    let to = &mut out[part][block];
-                    let mut v = lanes.flip(v[part], signs[part][block], at);
-                    if SCALED {
-                        v = lanes.mul(v, by);
-                    }
-                    if ADD {
-                        v = lanes.add(F::load(lanes, to, at), v);
-                    }
-                    if STREAM {
-                        F::stream(lanes, v, to, at);
-                    } else {
-                        F::store(lanes, v, to, at);
-                    }
+                continue;
+            }
+            for (at, from) in L::lines(from).iter().enumerate() {
+                let v = lanes.mul(lanes.flip(lanes.load(from), *word, at), by);
+                if STREAM {
+                    F::stream(lanes, v, to, at);
+                    continue;
                 }
+                let v = if ADD { lanes.add(F::load(lanes, to, at), v) } else { v };
+                F::store(lanes, v, to, at);
             }
         }
         if STREAM {
             lanes.fence();
         }
-    }
-}
-
-impl<F: Format> Kernel for LastLevels<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Planes>(self, lanes: L) {
-        match (self.add, self.scale.is_one()) {
-            (false, true) if self.stream => self.put::<L, false, false, true>(lanes),
-            (false, true) => self.put::<L, false, false, false>(lanes),
-            (true, true) => self.put::<L, true, false, false>(lanes),
-            (false, false) => self.put::<L, false, true, false>(lanes),
-            (true, false) => self.put::<L, true, true, false>(lanes),
+        let (Some(from), Some(word), Some(zero)) = (from.get(whole), signs.get(whole), zeros.get(whole))
+        else {
+            return;
+        };
+        for (i, (to, from)) in last.iter_mut().zip(from).enumerate() {
+            let value = f32::from_bits(from.to_bits() ^ (word >> i & 1) << 31) * scale.inverse();
+            *to = match (ADD, *zero) {
+                (false, true) => F::ZERO,
+                (false, false) => F::narrow(value),
+                (true, true) => *to,
+                (true, false) => F::narrow(to.wide() + value),
+            };
         }
-    }
-}
-
-/// Flips the signs back, takes the working scale off and stores or adds.
-#[inline(always)]
-pub(crate) fn finish<L: Lanes, F: Format>(
-    lanes: L,
-    values: &[f32],
-    signs: &[u32],
-    scale: RowScale,
-    add: bool,
-    out: &mut [F],
-) {
-    let values = &values[..out.len().min(values.len())];
-    let by = lanes.splat(scale.inverse());
-    let whole = values.len() / BLOCK;
-    let words = signs.iter().copied().chain(std::iter::repeat(0));
-    let blocks = out.as_chunks_mut::<BLOCK>().0.iter_mut().zip(values.as_chunks::<BLOCK>().0).zip(words);
-    for ((to, from), word) in blocks.take(whole) {
-        for (at, from) in L::lines(from).iter().enumerate() {
-            let v = lanes.mul(lanes.flip(lanes.load(from), word, at), by);
-            let v = if add { lanes.add(F::load(lanes, to, at), v) } else { v };
-            F::store(lanes, v, to, at);
-        }
-    }
-    for i in whole * BLOCK..values.len() {
-        let word = signs.get(i / BLOCK).copied().unwrap_or_default();
-        let value = f32::from_bits(values[i].to_bits() ^ (word >> (i % BLOCK) & 1) << 31) * scale.inverse();
-        out[i] = F::narrow(if add { out[i].wide() + value } else { value });
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A row's packets kept as bytes, for somebody else to decode.
 
-use crate::wire::{Codec, HEADER_LEN, Header};
+use crate::wire::{Codec, HEADER_LEN, Header, Layout};
 
 /// Where the packets of a row are kept: memory of the caller's choice, such as a GPU's driver
 /// reads. Its length never changes.
@@ -33,25 +33,17 @@ impl Kept {
         self.memory.as_ref().as_ref()
     }
 
-    /// First byte and length of the packet whose coordinates begin at `start` of the row and are
-    /// the row's packet number `nth`.
-    pub(crate) fn place(&self, codec: Codec, nth: usize, start: usize, coordinates: usize) -> (usize, usize) {
-        // A packet's planes are as long as those of its coordinates apart would be.
-        let at = nth * HEADER_LEN + codec.plane_offset(self.planes, start);
-        (at, HEADER_LEN + codec.plane_offset(self.planes, coordinates))
+    /// First byte of packet `nth` of a row; of one beyond the last, their length.
+    pub(crate) fn start(&self, codec: Codec, layout: &Layout, row: usize, nth: usize) -> usize {
+        layout.bytes_before(codec, row, nth, self.planes, false)
     }
 
     /// A packet's planes, to be written, behind its header, which is: that of the packet whole.
     /// Empty where the memory is too short.
-    pub(crate) fn body(
-        &mut self,
-        header: &Header,
-        nth: usize,
-        start: usize,
-        coordinates: usize,
-    ) -> &mut [u8] {
-        let (at, length) = self.place(header.codec(), nth, start, coordinates);
-        let Some(packet) = self.memory.as_mut().as_mut().get_mut(at..at + length) else { return &mut [] };
+    pub(crate) fn body(&mut self, header: &Header, layout: &Layout, row: usize, nth: usize) -> &mut [u8] {
+        let at = |nth| self.start(header.codec(), layout, row, nth);
+        let place = at(nth)..at(nth + 1);
+        let Some(packet) = self.memory.as_mut().as_mut().get_mut(place) else { return &mut [] };
         let (head, body) = packet.split_at_mut(HEADER_LEN);
         head.copy_from_slice(&Header { first_plane: 0, ..*header }.to_bytes());
         body

@@ -9,4 +9,6 @@ pub(crate) struct Precision {
     pub(crate) statistics: Statistics,
     pub(crate) planes: u8,
     pub(crate) more: u16,
+    /// It is known which of its blocks are zero.
+    pub(crate) zeros: bool,
 }

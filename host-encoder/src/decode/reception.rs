@@ -45,6 +45,9 @@ impl Reception {
         mut words: WordsMut<'_>,
     ) -> bool {
         // Whole packets are the rule, and nobody asks how much is held of their planes.
+        if first_sight && codec.rotates() {
+            words.zeros_of(self.statistics.zeros);
+        }
         if codec == Codec::Rht && first == 0 && body.len() == codec.body_len(self.coordinates.into()) {
             words.join(isa, body);
             self.leading = codec.planes();
@@ -146,12 +149,15 @@ impl Reception {
             (planes, more) = (reach.planes, reach.more);
         } else if self.bytes_of(leading) > 0 {
             let bits = codec.plane_bits().get(usize::from(leading)).copied().unwrap_or(1);
-            more = self.bytes_of(leading) * 8 / usize::from(bits);
+            let mask = if leading == 0 { codec.mask_len(n) } else { 0 };
+            more = self.bytes_of(leading).saturating_sub(mask) * 8 / usize::from(bits);
         }
+        let mask = codec.mask_len(n);
+        let zeros = mask == 0 || self.prefix(codec).min(most.into()) >= mask;
         if planes >= limit {
             (planes, more) = (limit, 0);
         }
-        Some(Precision { statistics, planes, more: more.min(n) as u16 })
+        Some(Precision { statistics, planes, more: more.min(n) as u16, zeros })
     }
 
     fn bytes_of(&self, plane: u8) -> usize {

@@ -3,7 +3,7 @@
 
 use super::decoding::Decoding;
 use super::dequantise::{self, Scales};
-use super::finish::{LastLevels, finish};
+use super::finish::Finish;
 use super::precision::Precision;
 use super::weights::RowWeights;
 use super::words::RowWords;
@@ -54,10 +54,19 @@ impl RowDecoder<'_> {
             return;
         };
         let length = self.layout.row_range(self.row).len();
-        let Scratch { row: values, signs, second_signs, .. } = scratch;
+        let Scratch { row: values, signs, second_signs, zeros, .. } = scratch;
         let values = values.away_from(out.address().cast(), length);
         self.signs(length, signs, second_signs);
-        self.isa.run(Job { decoder: self, words, units, put, values, signs: (signs, second_signs), out });
+        zeros.clear();
+        for (nth, (_, place)) in self.layout.row_places(self.row).enumerate() {
+            if (self.precision)(nth).is_some_and(|precision| precision.zeros) {
+                zeros.extend_from_slice(words.zeros(place));
+            } else {
+                zeros.resize(place.end / BLOCK, false);
+            }
+        }
+        let signs = (&signs[..], &second_signs[..]);
+        self.isa.run(Job { decoder: self, words, units, put, values, signs, zeros, out });
     }
 
     /// What the row's packets are multiplied by. `None` if all its coordinates are zero.
@@ -121,6 +130,7 @@ struct Job<'a> {
     put: Put,
     values: &'a mut [f32],
     signs: (&'a [u32], &'a [u32]),
+    zeros: &'a [bool],
     out: ValuesMut<'a>,
 }
 
@@ -129,13 +139,13 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
-        let Self { decoder, words, units, put, values, signs, mut out } = self;
+        let Self { decoder, words, units, put, values, signs, zeros, mut out } = self;
         let mut way = InverseRow::new(lanes, units, decoder.twice, put, decoder.layout, &out);
         for (nth, (_, place)) in decoder.layout.row_places(decoder.row).enumerate() {
             let words = words.of(place.clone());
             way.packet(lanes, (decoder.precision)(nth), words, place, values);
         }
-        way.finish(lanes, values, signs, &mut out);
+        way.finish(lanes, values, signs, zeros, &mut out);
     }
 }
 
@@ -175,7 +185,7 @@ impl InverseRow {
     ) -> Self {
         // Only vectors of whole cache lines can be written without reading what is there.
         let whole_lines =
-            L::N == 16 && matches!(out, ValuesMut::F32(values) if LastLevels::<f32>::fits(values));
+            L::N == 16 && matches!(out, ValuesMut::F32(values) if values.as_ptr().addr().is_multiple_of(64));
         let stream = whole_lines && streams(put, layout);
         let ahead = if stream { Ahead::none() } else { out.ahead() };
         Self { units, twice, put, transformed: 0, stream, ahead }
@@ -208,19 +218,20 @@ impl InverseRow {
     }
 
     /// Finishes the row when all packets are decoded. Signs are those of its first rotation and of
-    /// its second, if there was one.
+    /// its second, if there was one; blocks of `zeros` are exactly 0.
     #[inline(always)]
     pub(crate) fn finish<L: Planes>(
         self,
         lanes: L,
         values: &mut [f32],
         signs: (&[u32], &[u32]),
+        zeros: &[bool],
         out: &mut ValuesMut<'_>,
     ) {
         match out {
-            ValuesMut::F32(out) => self.finish_as(lanes, values, signs, out),
-            ValuesMut::F16(out) => self.finish_as(lanes, values, signs, out),
-            ValuesMut::Bf16(out) => self.finish_as(lanes, values, signs, out),
+            ValuesMut::F32(out) => self.finish_as(lanes, values, signs, zeros, out),
+            ValuesMut::F16(out) => self.finish_as(lanes, values, signs, zeros, out),
+            ValuesMut::Bf16(out) => self.finish_as(lanes, values, signs, zeros, out),
         }
     }
 
@@ -230,6 +241,7 @@ impl InverseRow {
         lanes: L,
         values: &mut [f32],
         (signs, second_signs): (&[u32], &[u32]),
+        zeros: &[bool],
         out: &mut [F],
     ) {
         let Units { scale, .. } = self.units;
@@ -239,10 +251,8 @@ impl InverseRow {
         if self.twice {
             transform_again(lanes, values, 1.0, second_signs);
         }
-        if let Some(last) = LastLevels::new(values, signs, scale, self.put == Put::Add, self.stream, out) {
-            return lanes.outlined(last);
-        }
         join_blocks(lanes, values, &mut self.ahead);
-        finish(lanes, values, signs, scale, self.put == Put::Add, out);
+        let to = Finish { signs, zeros, scale, add: self.put == Put::Add, stream: self.stream };
+        to.finish(lanes, values, out);
     }
 }

@@ -71,7 +71,7 @@ impl RowWeights {
     /// Adds a packet of `n` coordinates of which something arrived.
     #[inline]
     pub(crate) fn add(&mut self, n: usize, precision: Precision) {
-        let Precision { statistics, planes, more } = precision;
+        let Precision { statistics, planes, more, .. } = precision;
         let (n, more) = (n as f64, f64::from(more));
         let sigma = f64::from(statistics.sigma);
         let kept = |planes| kept(statistics.kappa, planes);

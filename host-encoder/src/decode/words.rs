@@ -7,6 +7,7 @@
 use crate::aligned::AlignedRow;
 use crate::scratch::with_scratch;
 use crate::simd::{Isa, Kernel, Planes};
+use crate::wire::zeros::{read_bits, read_mask};
 use crate::wire::{BLOCK, Codec};
 use std::ops::Range;
 
@@ -15,12 +16,16 @@ use std::ops::Range;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowWords {
     words: AlignedRow<u32>,
+    /// Which blocks of the row are zero, where a packet's [`super::precision::Precision`] says that
+    /// this is known.
+    zeros: Vec<bool>,
 }
 
 impl RowWords {
     /// Makes room for a row of `length` coordinates. What is there means nothing.
     pub(crate) fn prepare(&mut self, length: usize) {
         self.words.of(length);
+        self.zeros.resize(length / BLOCK, false);
     }
 
     /// A packet's words.
@@ -31,14 +36,21 @@ impl RowWords {
     /// A packet's words, for the planes that arrive.
     #[inline]
     pub(crate) fn packet(&mut self, place: Range<usize>) -> WordsMut<'_> {
-        WordsMut { words: self.words.get_mut().get_mut(place).unwrap_or_default() }
+        let zeros = self.zeros.get_mut(place.start / BLOCK..place.end / BLOCK).unwrap_or_default();
+        WordsMut { words: self.words.get_mut().get_mut(place).unwrap_or_default(), zeros }
+    }
+
+    /// Which blocks of a packet are zero.
+    pub(crate) fn zeros(&self, place: Range<usize>) -> &[bool] {
+        self.zeros.get(place.start / BLOCK..place.end / BLOCK).unwrap_or_default()
     }
 }
 
 /// A packet's code words, to be written.
 #[derive(Debug)]
 pub(crate) struct WordsMut<'a> {
-    pub(crate) words: &'a mut [u32],
+    words: &'a mut [u32],
+    zeros: &'a mut [bool],
 }
 
 impl WordsMut<'_> {
@@ -47,11 +59,19 @@ impl WordsMut<'_> {
         self.words.fill(0);
     }
 
+    /// Takes the header's bits of zero blocks.
+    #[inline]
+    pub(crate) fn zeros_of(&mut self, bits: u16) {
+        read_bits(bits, self.zeros);
+    }
+
     /// Replaces the words by those of a body of rht that begins with plane 0, with zeros for what
     /// it lacks.
     #[inline]
     pub(crate) fn join(&mut self, isa: Isa, body: &[u8]) {
         let n = self.words.len();
+        let (mask, body) = body.split_at(Codec::Rht.mask_len(n).min(body.len()));
+        read_mask(mask, 0, self.zeros);
         // Eight bit-planes are as many bytes as coordinates, and so is each byte-plane.
         if n >= 8 * BLOCK && [n, 2 * n, 3 * n].contains(&body.len()) {
             isa.run(Join { body, words: self.words });
@@ -70,9 +90,9 @@ impl WordsMut<'_> {
             padded.clear();
             padded.resize(whole * blocks, 0);
             let mut rest = body;
-            for plane in 0..Codec::Rht.planes() {
-                let (bytes, tail) = rest.split_at(rest.len().min(Codec::Rht.plane_len(plane, n)));
-                let at = Codec::Rht.plane_offset(plane, blocks);
+            for (plane, bits) in (0..).zip(Codec::Rht.plane_bits()) {
+                let (bytes, tail) = rest.split_at(rest.len().min(usize::from(*bits) * n / 8));
+                let at = Codec::Rht.bits(plane) * (blocks / 8);
                 if let Some(to) = padded.get_mut(at..at + bytes.len()) {
                     to.copy_from_slice(bytes);
                 }
@@ -93,8 +113,14 @@ impl WordsMut<'_> {
         if codec == Codec::Raw {
             return self.add_raw(isa, range, bytes);
         }
+        let mask = if plane == 0 { codec.mask_len(self.words.len()) } else { 0 };
         for at in range {
-            let byte = u32::from(bytes.get(at).copied().unwrap_or_default());
+            let byte = bytes.get(at).copied().unwrap_or_default();
+            let Some(at) = at.checked_sub(mask) else {
+                read_mask(&[byte], at, self.zeros);
+                continue;
+            };
+            let byte = u32::from(byte);
             match plane {
                 0..8 => {
                     let words = self.words.get_mut(8 * at..8 * at + 8).unwrap_or_default();

@@ -33,7 +33,7 @@ impl Replica<'_> {
         unit: f64,
     ) -> Result<Written, RowError> {
         let Self { own: ReplicaScratch { statistics, words }, signs, mut out } = self;
-        let (task, twice) = (writer.task, writer.twice);
+        let (task, twice, zeros) = (writer.task, writer.twice, writer.zeros);
         let RowTask { layout, row, key, isa, planes, .. } = *task;
         let mut places = layout.row_places(row);
         statistics.clear();
@@ -43,7 +43,7 @@ impl Replica<'_> {
                 statistics.push(eight.get(nth).ok_or(RowError::TooLarge)?);
             }
         }
-        let whole = |statistics| Precision { statistics, planes, more: 0 };
+        let whole = |statistics| Precision { statistics, planes, more: 0, zeros: true };
         let precision = |nth: usize| statistics.get(nth).map(|(statistics, _)| whole(*statistics));
         let decoding = Decoding::Unbiased;
         let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
@@ -57,7 +57,7 @@ impl Replica<'_> {
             }
         }
         match way {
-            Some(way) => way.finish(lanes, values, signs, &mut out),
+            Some(way) => way.finish(lanes, values, signs, zeros, &mut out),
             None => out.fill(0.0),
         }
         Ok(writer.written())

@@ -25,13 +25,15 @@ impl RowTask<'_> {
         kept: Option<ValuesMut<'_>>,
     ) -> Result<Written, RowError> {
         let length = self.layout.row_range(self.row).len();
-        let Scratch { row: values, signs, second_signs, room, own, .. } = scratch;
+        let Scratch { row: values, signs, second_signs, zeros, room, own, .. } = scratch;
         rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
         let values = match &kept {
             Some(kept) => values.away_from(kept.address().cast(), length),
             None => values.of(length),
         };
-        self.isa.run(Job { task: self, values, signs, second_signs, room, out, kept, own })
+        zeros.clear();
+        zeros.resize(length / BLOCK, false);
+        self.isa.run(Job { task: self, values, signs, second_signs, zeros, room, out, kept, own })
     }
 }
 
@@ -45,7 +47,8 @@ struct Prepared {
     energy: f64,
 }
 
-/// Fills `values` with the row at its working scale, rotated. Meanwhile prefetches `ahead`.
+/// Fills `values` with the row at its working scale, rotated, and `zeros` with which blocks of it
+/// were zero before. Meanwhile prefetches `ahead`.
 #[inline(always)]
 fn prepare<L: Planes>(
     lanes: L,
@@ -53,12 +56,14 @@ fn prepare<L: Planes>(
     values: &mut [f32],
     signs: &[u32],
     second_signs: &mut Vec<u32>,
+    zeros: &mut [bool],
     ahead: &mut Ahead,
 ) -> Result<Prepared, RowError> {
+    let signs = (signs, second_signs);
     match task.source {
-        Values::F32(source) => prepare_of(lanes, task, source, values, (signs, second_signs), ahead),
-        Values::F16(source) => prepare_of(lanes, task, source, values, (signs, second_signs), ahead),
-        Values::Bf16(source) => prepare_of(lanes, task, source, values, (signs, second_signs), ahead),
+        Values::F32(source) => prepare_of(lanes, task, source, values, signs, zeros, ahead),
+        Values::F16(source) => prepare_of(lanes, task, source, values, signs, zeros, ahead),
+        Values::Bf16(source) => prepare_of(lanes, task, source, values, signs, zeros, ahead),
     }
 }
 
@@ -69,18 +74,19 @@ fn prepare_of<L: Planes, F: Format>(
     source: &[F],
     values: &mut [f32],
     (signs, second_signs): (&[u32], &mut Vec<u32>),
+    zeros: &mut [bool],
     ahead: &mut Ahead,
 ) -> Result<Prepared, RowError> {
     // Nearly every row needs no scaling. If one does, its first piece nearly always shows it.
     let mut scale = RowScale::ONE;
-    let mut seen = enter_pieces::<L, F, true>(lanes, source, signs, scale, values, ahead);
+    let mut seen = enter_pieces::<L, F, true>(lanes, source, signs, scale, values, zeros, ahead);
     if !RowScale::for_largest(f32::from_bits(seen.largest)).is_one() {
         let largest = f32::from_bits(largest(lanes, source));
         if !largest.is_finite() {
             return Err(RowError::NotFinite);
         }
         scale = RowScale::for_largest(largest);
-        seen = enter_pieces::<L, F, false>(lanes, source, signs, scale, values, ahead);
+        seen = enter_pieces::<L, F, false>(lanes, source, signs, scale, values, zeros, ahead);
     }
     // The transform is not normalised: its values are √d times those of the rotation.
     let mut gain = (values.len() as f64).sqrt();
@@ -106,14 +112,16 @@ fn enter_pieces<L: Planes, F: Format, const GIVE_UP: bool>(
     signs: &[u32],
     scale: RowScale,
     values: &mut [f32],
+    zeros: &mut [bool],
     ahead: &mut Ahead,
 ) -> Seen {
     let mut seen = Seen::default();
-    for (at, to) in values.chunks_mut(CACHE_BLOCK).enumerate() {
+    let pieces = values.chunks_mut(CACHE_BLOCK).zip(zeros.chunks_mut(CACHE_BLOCK / BLOCK));
+    for (at, (to, zeros)) in pieces.enumerate() {
         let start = (at * CACHE_BLOCK).min(source.len());
         let end = (start + to.len()).min(source.len());
         let signs = signs.get(at * CACHE_BLOCK / BLOCK..).unwrap_or_default();
-        seen = seen.and(enter(lanes, &source[start..end], signs, scale, to, ahead));
+        seen = seen.and(enter(lanes, &source[start..end], signs, scale, to, zeros, ahead));
         if GIVE_UP && at == 0 && !RowScale::for_largest(f32::from_bits(seen.largest)).is_one() {
             break;
         }
@@ -146,6 +154,7 @@ struct Job<'a> {
     values: &'a mut [f32],
     signs: &'a [u32],
     second_signs: &'a mut Vec<u32>,
+    zeros: &'a mut [bool],
     room: &'a mut QuantiseScratch,
     out: &'a mut [u8],
     kept: Option<ValuesMut<'a>>,
@@ -157,7 +166,7 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) -> Result<Written, RowError> {
-        let Self { task, values, signs, second_signs, room, out, kept, own } = self;
+        let Self { task, values, signs, second_signs, zeros, room, out, kept, own } = self;
         let RowTask { layout, row, .. } = *task;
         // The next row is prefetched during this one: its first half during the transform, the
         // second while packets are written.
@@ -169,13 +178,15 @@ impl Kernel for Job<'_> {
             }
             halves => halves,
         };
-        let Prepared { unit, twice, energy } = prepare(lanes, task, values, signs, second_signs, &mut soon)?;
+        let Prepared { unit, twice, energy } =
+            prepare(lanes, task, values, signs, second_signs, zeros, &mut soon)?;
         let mut writer = Writer {
             task,
             // A rotation keeps the energy, so the statistics will give the same but for rounding.
             important: task.importance.of(energy / values.len() as f64),
             twice,
             room,
+            zeros,
             later,
             rest: out,
             energy: 0.0,

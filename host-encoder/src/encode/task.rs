@@ -8,6 +8,7 @@ use crate::quantise::moments::{Moments, moments};
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::rotate::RotationKey;
 use crate::simd::{Ahead, Isa, Lanes, Planes};
+use crate::wire::zeros::{bits_of, write_mask};
 use crate::wire::{BLOCK, Codec, HEADER_LEN, Header, Layout, Prefix};
 use std::ops::Range;
 
@@ -30,12 +31,12 @@ pub(crate) struct RowTask<'a> {
     pub(crate) ahead: Ahead,
 }
 
-/// Why a row has no packets.
+/// Why a row's packets are marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowError {
-    /// Its root mean square exceeds the range of f32.
+    /// Its root mean square is beyond f32.
     TooLarge,
-    /// NaN or infinity where they are refused.
+    /// It holds NaN or an infinity.
     NotFinite,
 }
 
@@ -59,8 +60,10 @@ impl RowTask<'_> {
         write: impl FnOnce(&mut [u8]) -> Result<Written, RowError>,
     ) -> Result<Written, RowError> {
         let mut written = match write(out) {
-            Err(RowError::NotFinite) if !self.strict => self.write_not_finite(out),
-            other => other?,
+            Err(RowError::NotFinite) if self.strict => return Err(RowError::NotFinite),
+            // As sums beyond f32 are infinite.
+            Err(_) => self.write_not_finite(out),
+            Ok(written) => written,
         };
         let figure = written.energy / self.layout.row_range(self.row).len() as f64;
         let important = self.importance.of(figure);
@@ -118,6 +121,7 @@ impl RowTask<'_> {
             sigma: statistics.sigma,
             kappa: statistics.kappa,
             peak: statistics.peak,
+            zeros: statistics.zeros,
         };
         packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
     }
@@ -169,6 +173,8 @@ pub(super) struct Writer<'a> {
     pub(super) important: bool,
     pub(super) twice: bool,
     pub(super) room: &'a mut QuantiseScratch,
+    /// Which blocks of the row, from the next packet's on, are zero.
+    pub(super) zeros: &'a [bool],
     /// What is prefetched meanwhile.
     pub(super) later: Ahead,
     /// Where the rest of the packets go.
@@ -185,10 +191,12 @@ impl Writer<'_> {
         lanes: L,
         index: usize,
         values: &[f32],
-        (statistics, inverse): (Statistics, f32),
+        (mut statistics, inverse): (Statistics, f32),
         words: &mut [u32],
     ) {
         let RowTask { codec, planes, .. } = *self.task;
+        let (zeros, behind) = self.zeros.split_at(values.len() / BLOCK);
+        self.zeros = behind;
         let (packet, tail) = std::mem::take(&mut self.rest)
             .split_at_mut(HEADER_LEN + codec.plane_offset(planes, values.len()));
         self.rest = tail;
@@ -196,14 +204,21 @@ impl Writer<'_> {
         self.later.lines(values.len() / BLOCK);
         // Where the next packet goes.
         let ahead = Ahead::new(&self.rest[..packet.len().min(self.rest.len())]);
-        self.task.write_header(index, values.len(), (statistics, self.twice), self.important, packet);
+        let (header, body) = packet.split_at_mut(HEADER_LEN);
+        let (mask, body) = body.split_at_mut(codec.mask_len(values.len()));
+        if mask.is_empty() {
+            statistics.zeros = bits_of(zeros);
+        } else {
+            write_mask(zeros, mask);
+        }
+        self.task.write_header(index, values.len(), (statistics, self.twice), self.important, header);
         self.energy += values.len() as f64 * f64::from(statistics.sigma).powi(2);
         lanes.outlined(Quantise {
             values,
             peak: statistics.peak,
             inverse,
             planes,
-            body: &mut packet[HEADER_LEN..],
+            body,
             ahead,
             room: self.room,
             words,

@@ -5,7 +5,7 @@ use super::choice::{EncodedRow, RowChoice, RowJob};
 use super::message::{Message, Shape};
 use super::sealing::seal_row;
 use crate::element::{Element, Values, ValuesMut};
-use crate::encode::task::{RowError, RowTask, Written};
+use crate::encode::task::{RowTask, Written};
 use crate::raw;
 use crate::rotate::Job;
 use crate::scratch::{Scratch, with_scratch};
@@ -69,12 +69,6 @@ pub enum EncodeError {
         /// The codec.
         codec: Codec,
     },
-    /// A row's energy does not fit an f32.
-    #[error("row {row} is too large: its root mean square exceeds the range of f32")]
-    TooLarge {
-        /// The row.
-        row: usize,
-    },
 }
 
 /// Encodes the messages of one layout, row by row.
@@ -113,7 +107,7 @@ impl Encoder {
 
     /// Refuses gradients with NaN or an infinity. Otherwise their rows are sent flagged and decode
     /// to NaN on every rank, as they would come out of an exact all-reduce; gradient scalers of
-    /// mixed-precision training rely on that.
+    /// mixed-precision training rely on that. Rows whose root mean square is beyond f32 always are.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
@@ -341,22 +335,17 @@ impl Encoder {
             if let (Ok(_), Some(sealer)) = (&written, &self.sealer) {
                 seal_row(sealer, &self.layout, row, (self.codec, planes), packets);
             }
-            let Written { energy, important, twice } =
-                written.map_err(|error| self.explain(row, values, error))?;
+            let Written { energy, important, twice } = written.map_err(|_| self.not_finite(row, values))?;
             let figure = energy / self.layout.row_range(row).len() as f64;
             Ok(EncodedRow { planes, figure, important, twice })
         })
     }
 
-    fn explain(&self, row: usize, values: Values<'_>, error: RowError) -> EncodeError {
-        match error {
-            RowError::TooLarge => EncodeError::TooLarge { row },
-            RowError::NotFinite => {
-                let mut wide = Vec::new();
-                let mut all = values.widened(&mut wide).iter().copied().enumerate();
-                let (at, value) = all.find(|(_, value)| !value.is_finite()).unwrap_or((0, f32::NAN));
-                EncodeError::NotFinite { index: self.layout.row_coordinates(row).start + at, value }
-            }
-        }
+    /// Which value of a row is not.
+    fn not_finite(&self, row: usize, values: Values<'_>) -> EncodeError {
+        let mut wide = Vec::new();
+        let mut all = values.widened(&mut wide).iter().copied().enumerate();
+        let (at, value) = all.find(|(_, value)| !value.is_finite()).unwrap_or((0, f32::NAN));
+        EncodeError::NotFinite { index: self.layout.row_coordinates(row).start + at, value }
     }
 }

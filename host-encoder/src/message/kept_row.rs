@@ -19,8 +19,8 @@ impl RowReceiver {
     pub fn kept(&self) -> Option<(&[u8], Vec<usize>)> {
         let kept = self.kept.as_ref()?;
         let length = |(nth, packet): (usize, &Packet)| {
-            let (start, n) = (packet.start as usize, (packet.end - packet.start) as usize);
-            let (at, _) = kept.place(self.codec, nth, start, n);
+            let n = (packet.end - packet.start) as usize;
+            let at = kept.start(self.codec, &self.layout, self.row, nth);
             let limit = self.codec.plane_offset(packet.limit, n);
             match (&packet.reception, packet.most) {
                 (Some(reception), Some(most))
@@ -40,8 +40,7 @@ impl RowReceiver {
         joined.reset(self.envelope);
         for (nth, packet) in self.packets.iter().enumerate() {
             let Some(reception) = &packet.reception else { continue };
-            let n = (packet.end - packet.start) as usize;
-            let (at, _) = kept.place(self.codec, nth, packet.start as usize, n);
+            let at = kept.start(self.codec, &self.layout, self.row, nth);
             let end = at + HEADER_LEN + reception.prefix(self.codec);
             // No packet is refused: all have been received before.
             let _ = kept.bytes().get(at..end).map(|bytes| joined.receive(bytes));

@@ -74,14 +74,9 @@ impl Message {
             return &[];
         };
         let row = layout.packet_row(index);
-        let (planes, in_row) = (self.rows[row].planes, layout.packet_range(index));
-        let before = in_row.start - layout.row_range(row).start;
-        let sealed = sealer.is_some();
-        let bare = codec.packet_len(planes, 0, sealed);
-        let start = self.starts[row]
-            + (index - layout.row_packets(row).start) * bare
-            + codec.plane_offset(planes, before);
-        self.bytes.get(start..start + codec.packet_len(planes, in_row.len(), sealed)).unwrap_or_default()
+        let (planes, nth) = (self.rows[row].planes, index - layout.row_packets(row).start);
+        let edge = |nth| self.starts[row] + layout.bytes_before(*codec, row, nth, planes, sealer.is_some());
+        self.bytes.get(edge(nth)..edge(nth + 1)).unwrap_or_default()
     }
 
     /// A packet's header; `None` beyond the last.

@@ -267,7 +267,7 @@ impl RowReceiver {
             return Ok(receipt);
         }
         let gained = if let Some(kept) = &mut self.kept {
-            let room = kept.body(header, nth, place.start, place.len());
+            let room = kept.body(header, &self.layout, self.row, nth);
             reception.keep(codec, header.first_plane, view.body(), room)
         } else {
             let words = self.words.get_or_insert_with(|| {

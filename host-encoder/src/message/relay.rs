@@ -8,6 +8,7 @@ use crate::encode::repack::Repack;
 use crate::quantise::statistics::Statistics;
 use crate::scratch::with_scratch;
 use crate::wire::seal::Sealer;
+use crate::wire::zeros::write_mask;
 use crate::wire::{Codec, Envelope, HEADER_LEN, Header, Kind, Prefix};
 
 impl RowReceiver {
@@ -35,7 +36,8 @@ impl RowReceiver {
         for (nth, (index, place)) in self.layout.row_places(row).enumerate() {
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
-            let Statistics { sigma, kappa, peak } = self.packets.get(nth)?.reception.as_ref()?.statistics();
+            let Statistics { sigma, kappa, peak, zeros } =
+                self.packets.get(nth)?.reception.as_ref()?.statistics();
             let header = Header {
                 prefix: Prefix {
                     kind: Kind::Data,
@@ -53,10 +55,13 @@ impl RowReceiver {
                 sigma,
                 kappa,
                 peak,
+                zeros,
             };
             packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
             energy += place.len() as f64 * f64::from(sigma).powi(2);
-            let (words, body) = (words.of(place), &mut packet[HEADER_LEN..]);
+            let (mask, body) = packet[HEADER_LEN..].split_at_mut(codec.mask_len(place.len()));
+            write_mask(words.zeros(place.clone()), mask);
+            let words = words.of(place);
             with_scratch(|scratch| self.isa.run(Repack { words, planes, body, room: &mut scratch.room }));
         }
         if let Some(sealer) = sealer {

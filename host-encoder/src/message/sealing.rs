@@ -5,39 +5,42 @@
 //! put together again when they are believed.
 
 use crate::wire::seal::Sealer;
-use crate::wire::{Codec, HEADER_LEN, Header, Layout, TAG_LEN};
+use crate::wire::{Codec, HEADER_LEN, Header, Layout, TAG_LEN, Tagged};
 use std::cell::RefCell;
 
 /// What planes are in a packet, by where the tags go among them.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Bits of each coordinate in front of each tag.
-    bits: [usize; 3],
-    tags: usize,
+    codec: Codec,
+    first: u8,
+    tagged: Tagged,
 }
 
 impl Part {
     /// Planes `first` to `end` (exclusive).
     fn new(codec: Codec, first: u8, end: u8) -> Self {
-        let tagged = codec.tagged_planes(first, end);
-        let mut bits = [0; 3];
-        for (to, plane) in bits.iter_mut().zip(tagged.planes()) {
-            // A coordinate's bits are the bytes of eight.
-            *to = codec.plane_offset(plane + 1, 8) - codec.plane_offset(first, 8);
-        }
-        Self { bits, tags: tagged.planes().len() }
+        Self { codec, first, tagged: codec.tagged_planes(first, end) }
+    }
+
+    fn tags(&self) -> usize {
+        self.tagged.planes().len()
     }
 
     /// Where pieces between tags end in a packet of `n` coordinates without tags; as many as there
     /// are tags.
     fn ends(&self, n: usize) -> [usize; 3] {
-        self.bits.map(|bits| HEADER_LEN + bits * (n / 8))
+        let Self { codec, first, tagged } = self;
+        let mut ends = [HEADER_LEN; 3];
+        for (end, plane) in ends.iter_mut().zip(tagged.planes()) {
+            *end += codec.plane_offset(plane + 1, n) - codec.plane_offset(*first, n);
+        }
+        ends
     }
 
     /// Length of a packet of `n` coordinates without tags and with them.
     fn lengths(&self, n: usize) -> (usize, usize) {
-        let bare = if self.tags == 0 { HEADER_LEN } else { self.ends(n)[self.tags - 1] };
-        (bare, bare + TAG_LEN * self.tags)
+        let bare = self.tags().checked_sub(1).map_or(HEADER_LEN, |last| self.ends(n)[last]);
+        (bare, bare + TAG_LEN * self.tags())
     }
 
     /// Where the tags begin.
@@ -52,7 +55,7 @@ impl Part {
     /// take.
     fn spread(&self, n: usize, buffer: &mut [u8], at: usize) {
         let mut from = 0;
-        for (nth, end) in self.ends(n)[..self.tags].iter().enumerate() {
+        for (nth, end) in self.ends(n)[..self.tags()].iter().enumerate() {
             buffer.copy_within(at + from..at + end, from + TAG_LEN * nth);
             from = *end;
         }
@@ -62,9 +65,10 @@ impl Part {
     /// any may.
     fn unseal(&self, sealer: &Sealer, n: usize, payload: &[u8], body: &mut Vec<u8>) -> bool {
         let places = self.places(n);
-        let believed = sealer.believed(payload, &places[..self.tags]);
+        let places = &places[..self.tags()];
+        let believed = sealer.believed(payload, places);
         let mut start = HEADER_LEN;
-        for place in places[..self.tags].iter().take_while(|place| **place <= believed) {
+        for place in places.iter().take_while(|place| **place <= believed) {
             body.extend_from_slice(&payload[start..*place]);
             start = place + TAG_LEN;
         }
@@ -95,7 +99,7 @@ pub(super) fn seal_row(
             at = at + length - sealed;
             count += 1;
         }
-        sealer.seal_all(&mut two[..count], &part.places(n)[..part.tags]);
+        sealer.seal_all(&mut two[..count], &part.places(n)[..part.tags()]);
     }
 }
 
@@ -157,6 +161,6 @@ pub(super) fn repair(
     out.extend_from_slice(&Header { first_plane: planes.start, ..header }.to_bytes());
     out.extend_from_slice(body);
     part.spread(n, &mut out, sealed - length);
-    sealer.seal(&mut out, &part.places(n)[..part.tags]);
+    sealer.seal(&mut out, &part.places(n)[..part.tags()]);
     Some(out)
 }

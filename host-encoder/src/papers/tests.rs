@@ -107,12 +107,12 @@ fn dithered_heads_are_unbiased_coordinate_by_coordinate() {
 
 #[test]
 fn a_row_that_is_not_finite_is_nan_once_anything_of_it_arrives() {
-    let mut gradient = gaussian(3 * 32_768);
-    gradient[40_000] = f32::INFINITY;
+    let mut gradient = gaussian(3 * 4_096);
+    gradient[5_000] = f32::INFINITY;
     for codec in PaperCodec::ALL {
         let got = decoded(codec, Decoding::Unbiased, 1, &gradient, |_| HEADER_LEN);
-        assert!(got[32_768..65_536].iter().all(|v| v.is_nan()), "{}", codec.name());
-        assert!(got[..32_768].iter().chain(&got[65_536..]).all(|v| *v == 0.0));
+        assert!(got[4_096..8_192].iter().all(|v| v.is_nan()), "{}", codec.name());
+        assert!(got[..4_096].iter().chain(&got[8_192..]).all(|v| *v == 0.0));
     }
 }
 

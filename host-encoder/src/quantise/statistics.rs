@@ -3,33 +3,34 @@
 
 use super::moments::Moments;
 use super::quantiser::{self, ZONE};
-use crate::wire::Header;
+use crate::wire::{Header, SIGMA_UNSENT};
 
-/// σ, κ and peak as they go on the wire.
+/// σ, κ and peak as they go on the wire, and the header's bits of zero blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Statistics {
     pub(crate) sigma: f32,
     pub(crate) kappa: u8,
     pub(crate) peak: u8,
+    pub(crate) zeros: u16,
 }
 
 impl From<&Header> for Statistics {
     fn from(header: &Header) -> Self {
-        Self { sigma: header.sigma, kappa: header.kappa, peak: header.peak }
+        Self { sigma: header.sigma, kappa: header.kappa, peak: header.peak, zeros: header.zeros }
     }
 }
 
 impl PartialEq for Statistics {
     /// NaN, which marks rows, equals itself.
     fn eq(&self, other: &Self) -> bool {
-        let bits = |of: &Self| (of.sigma.to_bits(), of.kappa, of.peak);
+        let bits = |of: &Self| (of.sigma.to_bits(), of.kappa, of.peak, of.zeros);
         bits(self) == bits(other)
     }
 }
 
 impl Statistics {
-    /// σ of a row that holds NaN or an infinity: its packets decode to NaN.
-    pub(crate) const NOT_FINITE: Self = Self { sigma: f32::NAN, kappa: 0, peak: 0 };
+    /// σ of a row that holds NaN or an infinity, or is beyond f32: its packets decode to NaN.
+    pub(crate) const NOT_FINITE: Self = Self { sigma: f32::NAN, kappa: 0, peak: 0, zeros: 0 };
 
     /// Of coordinates that have no moments.
     pub(crate) const NONE: Self = Self { sigma: 0.0, ..Self::NOT_FINITE };
@@ -38,6 +39,15 @@ impl Statistics {
     pub(crate) fn is_not_finite(self) -> bool {
         self.sigma.is_nan()
     }
+}
+
+/// σ with as many bits of fraction as are sent: to nearest, ties to even; infinite where that is
+/// beyond f32.
+#[inline(always)]
+fn to_wire(sigma: f32) -> f32 {
+    let (bits, half) = (sigma.to_bits(), (1 << (SIGMA_UNSENT - 1)) - 1);
+    let rounded = bits.wrapping_add(half + (bits >> SIGMA_UNSENT & 1)) >> SIGMA_UNSENT << SIGMA_UNSENT;
+    if sigma.is_finite() { f32::from_bits(rounded) } else { sigma }
 }
 
 /// The statistics of eight packets, worked out together: divisions and roots take long, but not
@@ -78,9 +88,10 @@ impl EightStatistics {
             largest[i] = moments.largest;
         }
         for i in 0..Self::LEN {
-            let sigma = ((squares[i] / n[i]).sqrt() / unit) as f32;
+            let sigma = to_wire(((squares[i] / n[i]).sqrt() / unit) as f32);
             // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
-            all.sigma[i] = if sigma == 0.0 && squares[i] > 0.0 { f32::from_bits(1) } else { sigma };
+            let least = f32::from_bits(1 << SIGMA_UNSENT);
+            all.sigma[i] = if sigma == 0.0 && squares[i] > 0.0 { least } else { sigma };
         }
         for i in 0..Self::LEN {
             // The receiver scales by the σ on the wire, so the encoder divides by that one,
@@ -105,7 +116,8 @@ impl EightStatistics {
     #[inline]
     pub(crate) fn get(&self, packet: usize) -> Option<(Statistics, f32)> {
         let Self { sigma, kappa, peak, inverse } = self;
-        let statistics = Statistics { sigma: sigma[packet], kappa: kappa[packet], peak: peak[packet] };
+        let statistics =
+            Statistics { sigma: sigma[packet], kappa: kappa[packet], peak: peak[packet], zeros: 0 };
         statistics.sigma.is_finite().then_some((statistics, inverse[packet]))
     }
 }

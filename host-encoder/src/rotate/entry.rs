@@ -37,7 +37,8 @@ impl Seen {
 
 /// Fills `to`, a power of two of values, with those of `from`, which is not longer, at their scale,
 /// flipped (no signs: as they are) and transformed over each [`group_len`], or over all of them
-/// where they are fewer. What `from` lacks is +0.
+/// where they are fewer. What `from` lacks is +0. `zeros` says of each block whether all of it is
+/// ±0 at its scale.
 ///
 /// In a function of its own: unrolled as it is, one copy for each format is enough.
 #[inline(always)]
@@ -47,9 +48,10 @@ pub(crate) fn enter<L: Planes, F: Format>(
     signs: &[u32],
     scale: RowScale,
     to: &mut [f32],
+    zeros: &mut [bool],
     ahead: &mut Ahead,
 ) -> Seen {
-    lanes.outlined(Enter { from, signs, scale, to, ahead })
+    lanes.outlined(Enter { from, signs, scale, to, zeros, ahead })
 }
 
 struct Enter<'a, F> {
@@ -57,6 +59,7 @@ struct Enter<'a, F> {
     signs: &'a [u32],
     scale: RowScale,
     to: &'a mut [f32],
+    zeros: &'a mut [bool],
     ahead: &'a mut Ahead,
 }
 
@@ -65,11 +68,11 @@ impl<F: Format> Kernel for Enter<'_, F> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) -> Seen {
-        let Self { from, signs, scale, to, ahead } = self;
+        let Self { from, signs, scale, to, zeros, ahead } = self;
         if scale.is_one() {
-            enter_at::<L, F, false>(lanes, from, signs, scale, to, ahead)
+            enter_at::<L, F, false>(lanes, from, signs, scale, to, zeros, ahead)
         } else {
-            enter_at::<L, F, true>(lanes, from, signs, scale, to, ahead)
+            enter_at::<L, F, true>(lanes, from, signs, scale, to, zeros, ahead)
         }
     }
 }
@@ -81,6 +84,7 @@ fn enter_at<L: Lanes, F: Format, const SCALED: bool>(
     signs: &[u32],
     scale: RowScale,
     to: &mut [f32],
+    zeros: &mut [bool],
     ahead: &mut Ahead,
 ) -> Seen {
     let group = group_len::<L>();
@@ -90,21 +94,28 @@ fn enter_at<L: Lanes, F: Format, const SCALED: bool>(
     let mut sums = Sums { largest: lanes.splat_u(0), squares: lanes.splat(0.0), fourths: lanes.splat(0.0) };
     let whole = from.len() / group;
     let (head, tail) = to.split_at_mut(whole * group);
+    let (zeros, zeros_of_tail) = zeros.split_at_mut(whole * blocks);
     let none = [0; LONGEST / BLOCK];
-    for (nth, to) in L::lines_mut(head).chunks_exact_mut(L::N).enumerate() {
+    let groups = L::lines_mut(head).chunks_exact_mut(L::N).zip(zeros.chunks_exact_mut(blocks));
+    for (nth, (to, zeros)) in groups.enumerate() {
         for _ in 0..L::N / 4 {
             ahead.line();
         }
         let from = from[nth * group..][..group].as_chunks().0;
         let words = signs.get(nth * blocks..(nth + 1) * blocks).unwrap_or(&none[..blocks]);
         let mut v = [lanes.splat(0.0); 16];
+        let mut any = lanes.splat_u(0);
         each_vector!(L, I => {
             let (block, at) = (I / (BLOCK / L::N), I % (BLOCK / L::N));
             let mut x = F::load(lanes, &from[block], at);
             if SCALED {
                 x = lanes.mul(lanes.mul(x, factors[0]), factors[1]);
             }
-            sums.see(lanes, x);
+            let magnitude = sums.see(lanes, x);
+            any = if at == 0 { magnitude } else { lanes.or(any, magnitude) };
+            if at + 1 == BLOCK / L::N {
+                zeros[block] = lanes.is_zero(any);
+            }
             v[I] = lanes.butterflies(lanes.flip(x, words[block], at));
         });
         v = across(lanes, v);
@@ -125,6 +136,7 @@ fn enter_at<L: Lanes, F: Format, const SCALED: bool>(
             sums.see(lanes, lanes.load(line));
         }
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
+            zeros_of_tail[nth * group / BLOCK + block] = to.iter().all(|x| *x == 0.0);
             let given = from.len().saturating_sub((blocks + block) * BLOCK);
             let word = signs.get(blocks + block).copied().unwrap_or_default();
             for (i, x) in to.iter_mut().enumerate().take(given) {
@@ -174,11 +186,13 @@ struct Sums<L: Lanes> {
 
 impl<L: Lanes> Sums<L> {
     #[inline(always)]
-    fn see(&mut self, lanes: L, x: L::F) {
+    fn see(&mut self, lanes: L, x: L::F) -> L::U {
         let square = lanes.mul(x, x);
-        self.largest = lanes.max_u(self.largest, lanes.and(lanes.bits(x), lanes.splat_u(0x7fff_ffff)));
+        let magnitude = lanes.and(lanes.bits(x), lanes.splat_u(0x7fff_ffff));
+        self.largest = lanes.max_u(self.largest, magnitude);
         self.squares = lanes.add(self.squares, square);
         self.fourths = lanes.add_square(square, self.fourths);
+        magnitude
     }
 
     #[inline(always)]
@@ -199,14 +213,14 @@ mod tests {
     use crate::simd::Isa;
     use half::{bf16, f16};
 
-    struct Entering<'a, F>(&'a [F], &'a [u32], RowScale, &'a mut [f32]);
+    struct Entering<'a, F>(&'a [F], &'a [u32], RowScale, &'a mut [f32], &'a mut [bool]);
 
     impl<F: Format> Kernel for Entering<'_, F> {
         type Output = (Seen, u32);
 
         #[inline(always)]
         fn run<L: Planes>(self, lanes: L) -> Self::Output {
-            let seen = enter(lanes, self.0, self.1, self.2, self.3, &mut Ahead::none());
+            let seen = enter(lanes, self.0, self.1, self.2, self.3, self.4, &mut Ahead::none());
             (seen, largest(lanes, self.0))
         }
     }
@@ -214,12 +228,20 @@ mod tests {
     /// Against flipping and transforming each group with the textbook's loop.
     fn holds<F: Format>(isa: Isa, group: usize, given: usize, length: usize, size: f32) {
         let scale = RowScale::for_largest(size);
+        // A third of the blocks is zero, or but for one value.
+        let zero = |i: usize| i / 32 % 3 == 1 && i % 192 != 77;
         let row: Vec<F> = (0..given)
-            .map(|i| F::narrow((((i * 2_654_435_761) % 1000) as f32 / 500.0 - 1.0) * size))
+            .map(|i| (((i * 2_654_435_761) % 1000) as f32 / 500.0 - 1.0) * size)
+            .enumerate()
+            .map(|(i, x)| F::narrow(if zero(i) { 0.0_f32.copysign(x) } else { x }))
             .collect();
         let signs: Vec<u32> = (0..length as u32 / 32).map(|i| i.wrapping_mul(0x9e37_79b9) | 1).collect();
-        let mut to = vec![f32::NAN; length];
-        let (seen, largest) = isa.run(Entering(&row, &signs, scale, &mut to));
+        let (mut to, mut zeros) = (vec![f32::NAN; length], vec![given % 2 == 0; length / 32]);
+        let (seen, largest) = isa.run(Entering(&row, &signs, scale, &mut to, &mut zeros));
+        for (block, zero) in zeros.into_iter().enumerate() {
+            let of = row.iter().skip(32 * block).take(32);
+            assert_eq!(zero, of.into_iter().all(|x| scale.up(x.wide()) == 0.0), "{isa}, block {block}");
+        }
         let mut expected = vec![0.0; length];
         let (mut squares, mut fourths, mut most) = (0.0, 0.0, 0.0f32);
         for (i, x) in row.iter().enumerate() {

@@ -45,8 +45,7 @@ pub(crate) const fn group_len<L: Lanes>() -> usize {
 
 /// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a
 /// row piece by piece call it while the piece is still in the first-level cache, and
-/// [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a row of
-/// 2^15 has.
+/// [`join_blocks`] in the end. Both ask for memory that comes next.
 #[inline(always)]
 pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
     if block.len() < group_len::<L>() {
@@ -57,44 +56,23 @@ pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut
 }
 
 /// What two rotations have between them: the levels between a row's pieces, then scale, signs, and
-/// levels within pieces. A row of the usual length, 2^15, is touched once less.
+/// levels within pieces.
 #[inline(always)]
 pub(crate) fn transform_again<L: Lanes>(lanes: L, row: &mut [f32], scale: f32, signs: &[u32]) {
-    const PARTS: usize = 8;
     let by = lanes.splat(scale);
     let words = group_len::<L>() / BLOCK;
-    if row.len() == PARTS * CACHE_BLOCK {
-        let (lines, part) = (L::lines_mut(row), CACHE_BLOCK / L::N);
-        for first in (0..part).step_by(L::N) {
-            for at in first..first + L::N {
-                let mut v = [by; PARTS];
-                for k in 0..PARTS {
-                    v[k] = lanes.load(&lines[k * part + at]);
-                }
-                v = eight::<L, true>(lanes, v);
-                for k in 0..PARTS {
-                    lanes.store(&mut lines[k * part + at], v[k]);
-                }
-            }
-            for k in 0..PARTS {
-                let at = k * part + first;
-                enter_again(lanes, &mut lines[at..at + L::N], by, &signs[at / L::N * words..][..words]);
+    join_blocks(lanes, row, &mut Ahead::none());
+    if row.len() < group_len::<L>() {
+        for (block, word) in row.as_chunks_mut::<BLOCK>().0.iter_mut().zip(signs) {
+            for (at, line) in L::lines_mut(block).iter_mut().enumerate() {
+                let v = lanes.mul(lanes.load(line), by);
+                lanes.store(line, lanes.flip(v, *word, at));
             }
         }
-    } else {
-        join_blocks(lanes, row, &mut Ahead::none());
-        if row.len() < group_len::<L>() {
-            for (block, word) in row.as_chunks_mut::<BLOCK>().0.iter_mut().zip(signs) {
-                for (at, line) in L::lines_mut(block).iter_mut().enumerate() {
-                    let v = lanes.mul(lanes.load(line), by);
-                    lanes.store(line, lanes.flip(v, *word, at));
-                }
-            }
-            return short(row);
-        }
-        for (group, words) in L::lines_mut(row).chunks_exact_mut(L::N).zip(signs.chunks_exact(words)) {
-            enter_again(lanes, group, by, words);
-        }
+        return short(row);
+    }
+    for (group, words) in L::lines_mut(row).chunks_exact_mut(L::N).zip(signs.chunks_exact(words)) {
+        enter_again(lanes, group, by, words);
     }
     for block in row.chunks_mut(CACHE_BLOCK) {
         later_levels(lanes, block, &mut Ahead::none());
@@ -316,7 +294,7 @@ fn four<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d]: [L::F; 4]) -> [L::F
 
 /// The levels between eight vectors.
 #[inline(always)]
-pub(crate) fn eight<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d, e, f, g, h]: [L::F; 8]) -> [L::F; 8] {
+fn eight<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d, e, f, g, h]: [L::F; 8]) -> [L::F; 8] {
     let [a, b, c, d] = four::<L, FUSED>(lanes, [a, b, c, d]);
     let [e, f, g, h] = four::<L, FUSED>(lanes, [e, f, g, h]);
     let (a, e) = butterfly::<L, FUSED>(lanes, a, e);

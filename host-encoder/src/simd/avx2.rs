@@ -21,8 +21,8 @@ use std::arch::x86_64::{
     _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_ps,
     _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_slli_epi32,
     _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_ps,
-    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
-    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
+    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_testz_si256, _mm256_unpackhi_epi8,
+    _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
 };
 
 /// The proof that the machine has AVX2, FMA and F16C.
@@ -235,6 +235,12 @@ impl Lanes for Vectors {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
+    }
+
+    #[inline(always)]
+    fn is_zero(self, v: __m256i) -> bool {
+        // SAFETY: see `intrinsics`.
+        unsafe { _mm256_testz_si256(v, v) == 1 }
     }
 
     #[inline(always)]

@@ -24,7 +24,7 @@ use std::arch::x86_64::{
     _mm512_or_si512, _mm512_permute_ps, _mm512_permutexvar_epi32, _mm512_permutexvar_ps,
     _mm512_reduce_max_epu32, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4,
     _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps,
-    _mm512_storeu_si512, _mm512_stream_ps, _mm512_sub_ps, _mm512_xor_si512,
+    _mm512_storeu_si512, _mm512_stream_ps, _mm512_sub_ps, _mm512_test_epi32_mask, _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ, VL, VBMI and GFNI.
@@ -230,6 +230,12 @@ impl Lanes for Vectors {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
+    }
+
+    #[inline(always)]
+    fn is_zero(self, v: __m512i) -> bool {
+        // SAFETY: see `intrinsics`.
+        unsafe { _mm512_test_epi32_mask(v, v) == 0 }
     }
 
     #[inline(always)]

@@ -195,6 +195,11 @@ pub(crate) trait Lanes: Copy {
     fn largest(self, v: [Self::U; 2]) -> u32 {
         sixteen(self, v).into_iter().fold(0, u32::max)
     }
+    /// Whether all lanes are 0.
+    #[inline(always)]
+    fn is_zero(self, v: Self::U) -> bool {
+        self.largest([v, self.splat_u(0)]) == 0
+    }
 }
 
 /// What code words are taken apart and put together with, and how a kernel runs another one.

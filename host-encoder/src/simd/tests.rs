@@ -81,6 +81,14 @@ impl Kernel for Operations {
         let (low, high) = (lanes.load(halves[0]), lanes.load(halves[1]));
         results
             .push(vec![lanes.sum([low, high]).to_bits(), lanes.largest([lanes.bits(low), lanes.bits(high)])]);
+        // Of both vectors of sixteen words where one has eight.
+        let nothing = |v: [L::U; 2]| lanes.is_zero(v[0]) && (L::N == 16 || lanes.is_zero(v[1]));
+        for bit in 0..16 {
+            let mut one = [0.0; 16];
+            one[bit] = f32::from_bits(self.words[bit] & 1);
+            let of = [0, last].map(|at| lanes.bits(lanes.load(&L::lines(&one)[at])));
+            results.push(vec![u32::from(nothing(of)), u32::from(lanes.is_zero(lanes.splat_u(0)))]);
+        }
         let mut stored = [0; BLOCK];
         for at in 0..BLOCK / L::N {
             lanes.store_words(&mut stored, at, lanes.load_words(&self.words, at));

@@ -30,7 +30,9 @@ pub struct UnknownCodec(String);
 
 /// Most planes that a codec has.
 pub const MAX_PLANES: u8 = 10;
-/// Most coordinates of a packet: the header has eight bits for their blocks.
+/// Blocks of the longest packet whose header says which of them are zero.
+const HEADER_BLOCKS: usize = 14;
+/// Most coordinates of a packet: 255 blocks.
 pub(super) const MAX_COORDINATES: usize = 255 * BLOCK;
 
 impl Codec {
@@ -134,15 +136,28 @@ impl Codec {
     /// Offset of a plane in a body that begins with plane 0, bytes; of plane `planes()` or beyond,
     /// the length of a whole body. `coordinates` is a multiple of 32.
     pub const fn plane_offset(self, plane: u8, coordinates: usize) -> usize {
+        let mask = if plane == 0 { 0 } else { self.mask_len(coordinates) };
+        mask + self.bits(plane) * (coordinates / 8)
+    }
+
+    /// Bits of a coordinate in the planes in front of one.
+    pub(crate) const fn bits(self, plane: u8) -> usize {
         // Every packet that arrives asks for some, so no table is walked.
-        let bits = match self {
+        match self {
             Self::Rht if plane <= 8 => plane as usize,
             Self::Rht if plane == 9 => 16,
             Self::Rht => 24,
             Self::Raw if plane == 0 => 0,
             Self::Raw => 32,
-        };
-        bits * (coordinates / 8)
+        }
+    }
+
+    /// Bytes in front of plane 0's bits, of which each bit says whether a block of the packet is
+    /// zero (docs/reference/wire-format.md §4). They count as plane 0's. Of packets of up to 448
+    /// coordinates the header says it.
+    pub const fn mask_len(self, coordinates: usize) -> usize {
+        let blocks = coordinates / BLOCK;
+        if self.rotates() && blocks > HEADER_BLOCKS { blocks.div_ceil(8) } else { 0 }
     }
 
     /// Length of a packet with the first `planes` planes, header and, where it is sealed, tags
@@ -170,7 +185,8 @@ impl Codec {
         }
         let mut more = 0;
         if planes < self.planes() {
-            more = (bytes - self.plane_offset(planes, coordinates)) * 8
+            let mask = if planes == 0 { self.mask_len(coordinates) } else { 0 };
+            more = bytes.saturating_sub(self.plane_offset(planes, coordinates) + mask) * 8
                 / self.plane_bits()[planes as usize] as usize;
         }
         Reach { planes, more }

@@ -74,6 +74,10 @@ pub enum PacketError {
     /// A codec that does not rotate cannot have rotated a row twice.
     #[error("a row of codec {0}, which does not rotate, is said to be rotated twice")]
     Twice(Codec),
+    /// A packet that says which of its blocks are zero, though its codec does not rotate or its row
+    /// is not finite.
+    #[error("a packet of codec {0} that is not rotated, or not finite, is said to have zero blocks")]
+    Zeros(Codec),
     /// No whole tag of a sealed packet is right: it is forged, damaged, or was trimmed in front of
     /// its first tag.
     #[error("packet {0}: no tag in front of its end is right")]
@@ -94,9 +98,9 @@ pub enum PacketError {
         /// The packet's codec.
         codec: Codec,
     },
-    /// No coordinates.
-    #[error("a DATA packet of no coordinates")]
-    Empty,
+    /// The header's last field before κ names no number of coordinates.
+    #[error("blocks {0:#06x} name no number of coordinates")]
+    Blocks(u16),
     /// σ is infinite, or another NaN than the one that marks rows which are not finite.
     #[error("σ = {0} is not a magnitude")]
     Sigma(f32bits),
@@ -108,9 +112,11 @@ pub enum PacketError {
         /// Packets of the message.
         packets: u32,
     },
-    /// σ, κ or peak differ from an earlier packet of the same index, or the number of rotations
-    /// from one of the same row: planes of two encodings do not mix.
-    #[error("packet {0} contradicts an earlier one (σ, κ, peak or the number of rotations differ)")]
+    /// σ, κ, peak or the zero blocks differ from an earlier packet of the same index, or the number
+    /// of rotations from one of the same row: planes of two encodings do not mix.
+    #[error(
+        "packet {0} contradicts an earlier one (σ, κ, peak, zero blocks or the number of rotations differ)"
+    )]
     Contradiction(u32),
     /// Another number of coordinates than the layout gives this packet.
     #[error("packet {index} carries {got} coordinates where the layout has {expected}")]

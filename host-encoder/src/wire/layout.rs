@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// Coordinates of a full packet of the default codec at an MTU of 1500 bytes.
 pub const DEFAULT_COORDINATES_PER_PACKET: usize =
     Codec::Rht.coordinates_per_packet(1500, Codec::Rht.planes(), false);
-/// Rows have 2^15 coordinates (the HotNets'24 paper, §3.2).
-pub const DEFAULT_ROW_LOG2: u8 = 15;
+/// Rows have 2^12 coordinates: one and its code words fit a first-level cache.
+pub const DEFAULT_ROW_LOG2: u8 = 12;
 /// Rows of so many coordinates are padded rather than split.
 const SHORT: usize = 256;
 
@@ -39,7 +39,7 @@ pub enum LayoutError {
     /// Row length out of range.
     #[error("rows of 2^{0} coordinates (valid: 2^5 to 2^20)")]
     RowLog2(u8),
-    /// The header's index has 20 bits.
+    /// The header's index has 24 bits.
     #[error("{packets} packets do not fit a message (at most {})", MAX_INDEX + 1)]
     TooLong {
         /// Packets the message would have, counted until it was clear that they are too many.
@@ -78,6 +78,7 @@ struct Table {
     coordinates: usize,
     padded: usize,
     packets: usize,
+    masks: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,12 +91,14 @@ struct Row {
     /// With padding.
     length: u32,
     first_packet: u32,
+    /// Bytes of the masks of zero blocks in the packets before it, where there are any.
+    masks: u32,
     layer_class: u8,
 }
 
 impl Layout {
     /// A message of one tensor of `coordinates` in layer class 0, at most `per_packet` of them in a
-    /// packet ([`Codec::coordinates_per_packet`]), in rows of 2^15.
+    /// packet ([`Codec::coordinates_per_packet`]), in rows of 2^12.
     pub fn new(coordinates: usize, per_packet: usize) -> Result<Self, LayoutError> {
         if coordinates == 0 {
             return Err(LayoutError::Empty);
@@ -129,7 +132,7 @@ impl Layout {
         if tensors.is_empty() {
             return Err(LayoutError::Empty);
         }
-        let (mut rows, mut coordinates, mut padded, mut packets) = (Vec::new(), 0, 0, 0);
+        let (mut rows, mut coordinates, mut padded, mut packets, mut masks) = (Vec::new(), 0, 0, 0, 0);
         for (number, tensor) in tensors.iter().enumerate() {
             let Tensor { coordinates: mut left, layer_class } = *tensor;
             if left == 0 {
@@ -147,9 +150,12 @@ impl Layout {
                     coordinates: here as u32,
                     length: length as u32,
                     first_packet: packets as u32,
+                    masks,
                     layer_class,
                 });
-                packets += length.div_ceil(per_packet);
+                let here_packets = length.div_ceil(per_packet);
+                masks += row_masks(length / BLOCK, here_packets, here_packets) as u32;
+                packets += here_packets;
                 // Here and not in the end: a made-up number of coordinates must not take the memory
                 // of its rows.
                 if packets > MAX_INDEX as usize + 1 {
@@ -158,7 +164,7 @@ impl Layout {
                 (left, coordinates, padded) = (left - here, coordinates + here, padded + length);
             }
         }
-        Ok(Self(Arc::new(Table { tensors, per_packet, row_log2, rows, coordinates, padded, packets })))
+        Ok(Self(Arc::new(Table { tensors, per_packet, row_log2, rows, coordinates, padded, packets, masks })))
     }
 
     /// The tensors that the message is made of.
@@ -248,16 +254,54 @@ impl Layout {
 
     /// Bytes of a row's packets together, with the first `planes` planes.
     pub fn row_len(&self, codec: Codec, row: usize, planes: u8, sealed: bool) -> usize {
-        // Planes have the same number of bits for every coordinate, so the row's coordinates say it
-        // all.
-        let bare = codec.packet_len(planes, 0, sealed);
-        self.row_packets(row).len() * bare + codec.plane_offset(planes, self.row_range(row).len())
+        self.bytes_before(codec, row, self.row_packets(row).len(), planes, sealed)
+    }
+
+    /// Bytes of the first `nth` packets of a row, with the first `planes` planes.
+    pub fn bytes_before(&self, codec: Codec, row: usize, nth: usize, planes: u8, sealed: bool) -> usize {
+        let (blocks, packets) = (self.row_range(row).len() / BLOCK, self.row_packets(row).len());
+        let nth = nth.min(packets);
+        let masks = if codec.rotates() { row_masks(blocks, packets, nth) } else { 0 };
+        length_of(codec, nth, edges(blocks, packets)(nth), masks, planes, sealed)
+    }
+
+    /// Bytes of all packets of the rows in front of one, with the first `planes` planes; of row
+    /// `rows()`, of all packets of the message.
+    pub fn row_start(&self, codec: Codec, row: usize, planes: u8, sealed: bool) -> usize {
+        let Table { padded, packets, masks, rows, .. } = &*self.0;
+        let (packets, padded, masks) = rows.get(row).map_or((*packets, *padded, *masks), |row| {
+            (row.first_packet as usize, row.padded_start, row.masks)
+        });
+        let masks = if codec.rotates() { masks as usize } else { 0 };
+        length_of(codec, packets, padded, masks, planes, sealed)
     }
 
     /// Bytes of all packets of a message, with the first `planes` planes.
     pub fn message_len(&self, codec: Codec, planes: u8, sealed: bool) -> usize {
-        self.0.packets * codec.packet_len(planes, 0, sealed) + codec.plane_offset(planes, self.0.padded)
+        self.row_start(codec, self.rows(), planes, sealed)
     }
+}
+
+/// Bytes of packets that hold so many coordinates together, and masks of so many bytes. Planes have
+/// the same number of bits for every coordinate, so it does not matter how they are shared out.
+fn length_of(
+    codec: Codec,
+    packets: usize,
+    coordinates: usize,
+    masks: usize,
+    planes: u8,
+    sealed: bool,
+) -> usize {
+    let masks = if planes == 0 { 0 } else { masks };
+    packets * codec.packet_len(planes, 0, sealed) + codec.bits(planes) * (coordinates / 8) + masks
+}
+
+/// Bytes of the masks of zero blocks in the first `nth` packets of a row of `blocks` in `packets`,
+/// where the codec has masks.
+fn row_masks(blocks: usize, packets: usize, nth: usize) -> usize {
+    let (each, longer) = (blocks / packets, (blocks % packets).min(nth));
+    let mask = |blocks: usize| Codec::Rht.mask_len(blocks * BLOCK);
+    longer * mask(each + 1) + (nth - longer) * mask(each)
 }
 
 /// Where a row's packets begin, the one past the last included, in coordinates: a row of `blocks`

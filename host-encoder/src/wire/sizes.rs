@@ -2,7 +2,7 @@
 //! The sizes that everything in a packet is counted in.
 
 /// Version of the format that this crate speaks.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// Bytes that packets of every kind begin with.
 pub const PREFIX_LEN: usize = 8;
 /// Bytes in front of a DATA packet's first plane.
@@ -12,4 +12,4 @@ pub const TAG_LEN: usize = 8;
 /// Coordinates come in blocks of this many.
 pub const BLOCK: usize = 32;
 /// Largest packet index.
-pub const MAX_INDEX: u32 = (1 << 20) - 1;
+pub const MAX_INDEX: u32 = (1 << 24) - 1;

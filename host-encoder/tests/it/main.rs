@@ -15,3 +15,4 @@ mod packets;
 mod repack;
 mod seal;
 mod vectors;
+mod zeros;

@@ -19,21 +19,22 @@ fn header() -> Header {
             message: 0x0102_0304,
         },
         first_plane: 9,
-        index: 0xabcde,
+        index: 0xabcdef,
         coordinates: 448,
         twice: true,
         sigma: 1.5,
         kappa: 203,
         peak: 66,
+        zeros: 5,
     }
 }
 
 #[test]
 fn the_header_is_these_twenty_bytes() {
     // By hand from docs/reference/wire-format.md: 1.5 is 0x3fc00000, and the row is rotated twice;
-    // job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14.
+    // job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14, blocks 0 and 2 are zero.
     let golden = [
-        0x41, 0x1b, 0xa9, 0x55, 0x01, 0x02, 0x03, 0x04, 0x9a, 0xbc, 0xde, 0x0e, 0xbf, 0xc0, 0x00, 0x00, 203,
+        0x51, 0x1b, 0xa9, 0x55, 0x01, 0x02, 0x03, 0x04, 0xab, 0xcd, 0xef, 0x9b, 0xfc, 0x00, 0x40, 0x05, 203,
         66,
     ];
     let bytes = header().to_bytes();
@@ -64,45 +65,65 @@ fn what_is_not_a_packet_is_named() {
         bytes[at] = byte;
         checked(bytes).unwrap_err()
     };
+    let blocks = |blocks: u16| {
+        let mut bytes = good;
+        bytes[14..16].copy_from_slice(&blocks.to_be_bytes());
+        checked(bytes).map(|header| (header.coordinates, header.zeros))
+    };
     assert_eq!(PacketView::parse(&good[..19]), Err(PacketError::Short { got: 19, need: 20 }));
     assert_eq!(PacketView::parse(&[]), Err(PacketError::Short { got: 0, need: 8 }));
-    assert_eq!(with(0, 0x31), PacketError::Version(3));
-    assert_eq!(with(0, 0x31).to_string(), "unknown version 3 of the wire format (this side speaks 4)");
-    assert_eq!(with(0, 0x4d), PacketError::Kind(13));
-    assert_eq!(with(0, 0x42), PacketError::NotData(Kind::Ack));
+    assert_eq!(with(0, 0x41), PacketError::Version(4));
+    assert_eq!(with(0, 0x41).to_string(), "unknown version 4 of the wire format (this side speaks 5)");
+    assert_eq!(with(0, 0x5d), PacketError::Kind(13));
+    assert_eq!(with(0, 0x52), PacketError::NotData(Kind::Ack));
     assert_eq!(with(1, 0xfb), PacketError::Codec(7));
-    assert_eq!(with(8, 0xaa), PacketError::FirstPlane { plane: 10, codec: Codec::Rht });
-    assert_eq!(with(8, 0xaa).to_string(), "first plane 10 of codec rht, which has 10");
-    assert_eq!(with(11, 0), PacketError::Empty);
+    assert_eq!(with(11, 0xab), PacketError::FirstPlane { plane: 10, codec: Codec::Rht });
+    assert_eq!(with(11, 0xab).to_string(), "first plane 10 of codec rht, which has 10");
+    for (field, expected) in
+        [(2, (32, 0)), (7, (64, 3)), (0x7fff, (448, 0x3fff)), (0x800f, (480, 0)), (0x80ff, (8_160, 0))]
+    {
+        assert_eq!(blocks(field), Ok(expected), "{field:#x}");
+    }
+    for none in [0, 1, 0x8000, 0x8001, 0x800e, 0x8100, 0xc00f, 0xffff] {
+        assert_eq!(blocks(none), Err(PacketError::Blocks(none)));
+    }
+    assert_eq!(PacketError::Blocks(1).to_string(), "blocks 0x0001 name no number of coordinates");
     let mut raw = good;
-    (raw[1], raw[8]) = (0xbb, 0);
+    (raw[1], raw[11]) = (0xbb, 0x0b);
     assert_eq!(checked(raw), Err(PacketError::Twice(Codec::Raw)));
+    raw[11] = 0x03;
+    assert_eq!(checked(raw), Err(PacketError::Zeros(Codec::Raw)));
     let mut damaged = good;
-    damaged[13] ^= 0x40;
+    damaged[12] ^= 0x04;
     let error = PacketView::parse(&damaged).unwrap_err();
     assert!(matches!(error, PacketError::Check { .. }), "a σ of 1 instead of 1.5 would spoil a row");
     assert!(error.to_string().contains("it was damaged"), "{error}");
     // Of all NaNs only the one that marks rows which are not finite is understood.
     let mut marked = good;
-    marked[12] = 0x7f;
+    (marked[11], marked[15]) = (0x97, 0);
     assert!(checked(marked).unwrap().is_not_finite());
-    for (at, byte) in [(15, 1), (12, 0xff), (13, 0x80)] {
+    for (at, byte) in [(13, 1), (11, 0x9f), (12, 0xf8)] {
         let mut other = marked;
         other[at] = byte;
         assert!(matches!(checked(other), Err(PacketError::Sigma(_))), "byte {at}");
     }
+    marked[15] = 1;
+    assert_eq!(checked(marked), Err(PacketError::Zeros(Codec::Rht)));
 }
 
 proptest! {
     #[test]
     fn any_header_survives_the_wire(
         important: bool, layer_class in 0u8..8, last: bool, job in 0u8..64, rank in 0u16..1024, message: u32,
-        first_plane in 0..PLANES, index in 0u32..1 << 20, blocks in 1usize..256, twice: bool, sigma in 0.0f32..1e30, kappa: u8, peak: u8,
+        first_plane in 0..PLANES, index in 0u32..1 << 24, blocks in 1usize..256, twice: bool, sigma in 0u32..0x7f800, kappa: u8, peak: u8,
+        zeros: u16,
     ) {
         let prefix = Prefix {
             kind: Kind::Data, codec: 0, important, layer_class, last, stream: StreamId::new(job, rank).unwrap(), message,
         };
-        let header = Header { prefix, first_plane, index, coordinates: blocks * 32, twice, sigma, kappa, peak };
+        let sigma = f32::from_bits(sigma << 12);
+        let zeros = if blocks <= 14 { zeros & ((1 << blocks) - 1) } else { 0 };
+        let header = Header { prefix, first_plane, index, coordinates: blocks * 32, twice, sigma, kappa, peak, zeros };
         prop_assert_eq!(Header::parse(&header.to_bytes()), Ok(header));
     }
 
@@ -116,11 +137,13 @@ proptest! {
         for packet in &mut packets {
             // Half of the runs get past the first checks.
             if shape && packet.len() >= HEADER_LEN {
-                packet[..8].copy_from_slice(&[0x41, 0, 0, 0, 0, 0, 0, 0]);
-                packet[8] &= 0xf0;
+                packet[..8].copy_from_slice(&[0x51, 0, 0, 0, 0, 0, 0, 0]);
+                packet[8] = 0;
                 packet[9] = 0;
                 packet[10] %= 7;
-                packet[11] = (layout.packet_range(packet[10].into()).len() / 32) as u8;
+                let blocks = 1 << (layout.packet_range(packet[10].into()).len() / 32);
+                let zeros = u16::from_be_bytes([packet[14], packet[15]]) & (blocks - 1);
+                packet[14..16].copy_from_slice(&(blocks | zeros).to_be_bytes());
                 let check = crc_16_m17(&packet[..18]);
                 packet[18..20].copy_from_slice(&check.to_be_bytes());
             }

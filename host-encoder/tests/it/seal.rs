@@ -11,7 +11,8 @@ const HEADER: usize = 20;
 
 /// Where the tags of a packet of n coordinates and planes [first, end) begin.
 fn boundaries(n: usize, first: u8, end: u8) -> Vec<usize> {
-    let mut at = HEADER;
+    // In front of plane 0 of more than fourteen blocks is a bit for each.
+    let mut at = if first == 0 && n > 448 { HEADER + n.div_ceil(256) } else { HEADER };
     let mut out = Vec::new();
     for plane in first..end {
         at += if plane < 8 { n / 8 } else { n };
@@ -34,7 +35,7 @@ fn unsealed(seed: u32, n: usize, first: u8, end: u8) -> (Vec<u8>, Vec<usize>) {
     let mut packet: Vec<u8> = (0..len as u32)
         .map(|i| ((i ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 13) as u8)
         .collect();
-    packet[8] = first << 4 | packet[8] & 15;
+    packet[11] = first << 4 | packet[11] & 15;
     (packet, places)
 }
 

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use trimwire_encoder::rotate::philox::philox4x32;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, Encoder, Envelope, HeaderMask, Importance, Isa, Job, Layout, Message,
-    PacketView, RowChoice, RowJob, StreamId, Tensor, f16,
+    PacketView, RowChoice, RowJob, RowReceiver, StreamId, Tensor, f16,
 };
 
 #[derive(Deserialize)]
@@ -32,6 +32,7 @@ struct Vectors {
     gradients: BTreeMap<String, Values>,
     refused: Refused,
     long_rows: Vec<LongRow>,
+    last_rows: LastRows,
     cases: Vec<Case>,
 }
 
@@ -120,11 +121,32 @@ struct Decoded {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LongRow {
+    row_log2: u8,
+    coordinates_per_packet: usize,
     seed: u32,
     every: usize,
     planes: u8,
     bytes: usize,
     sha256: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LastRows {
+    codec: String,
+    tensors: Vec<TensorOf>,
+    coordinates_per_packet: usize,
+    row_log2: u8,
+    planes: u8,
+    rows: Vec<LastRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LastRow {
+    row: usize,
+    values: String,
+    packet: String,
 }
 
 #[derive(Deserialize)]
@@ -255,15 +277,18 @@ fn philox_gives_the_published_words() {
 }
 
 #[test]
-fn rows_of_the_usual_length_become_the_packets_of_the_reference_on_every_set() {
+fn long_rows_become_the_packets_of_the_reference_on_every_set() {
     let vectors = vectors();
     assert!(!vectors.long_rows.is_empty());
-    for LongRow { seed, every, planes, bytes: length, sha256 } in &vectors.long_rows {
+    for row in &vectors.long_rows {
+        let LongRow { row_log2, coordinates_per_packet, seed, every, planes, bytes: length, sha256 } = row;
         let word = |i: u32| philox4x32([i / 4, 0, 0, 0], [*seed, 0])[i as usize % 4];
         let uniform = |i: u32| (word(i) >> 8) as f32 / 8_388_608.0 - 1.0;
         let value = |i: u32| if (i as usize).is_multiple_of(*every) { uniform(i) } else { 0.0 };
-        let gradient: Vec<f32> = (0..1 << 15).map(value).collect();
-        let layout = Layout::new(gradient.len(), 448).unwrap();
+        let gradient: Vec<f32> = (0..1 << row_log2).map(value).collect();
+        let layout = Layout::new(gradient.len(), *coordinates_per_packet)
+            .and_then(|layout| layout.with_row_log2(*row_log2))
+            .unwrap();
         for isa in Isa::available() {
             let mut message = Message::default();
             let encoder = Encoder::new(layout.clone(), vectors.job()).with_isa(isa);
@@ -273,6 +298,23 @@ fn rows_of_the_usual_length_become_the_packets_of_the_reference_on_every_set() {
             let expected = (*length, bytes(sha256));
             assert_eq!((message.row(0).len(), hash), expected, "{isa}, every {every}, {planes} planes");
         }
+    }
+}
+
+#[test]
+fn the_last_rows_of_the_largest_message_are_the_reference_s() {
+    let vectors = vectors();
+    let LastRows { codec, tensors, coordinates_per_packet, row_log2, planes, rows } = &vectors.last_rows;
+    let (codec, layout) = (codec.parse().unwrap(), layout(tensors, *coordinates_per_packet, *row_log2));
+    let encoder = Encoder::new(layout.clone(), vectors.job()).with_codec(codec);
+    for LastRow { row, values, packet } in rows {
+        let choice = RowChoice { planes: *planes, importance: Importance::Always };
+        let mut packets = vec![0; encoder.row_len(*row, *planes)];
+        encoder.encode_row(*row, &floats(values), vectors.envelope(), choice, &mut packets).unwrap();
+        assert!(packets == bytes(packet), "row {row}: {}", packet_difference(&packets, &bytes(packet)));
+        let decoding = Decoding::Unbiased;
+        let mut receiver = RowReceiver::new(&layout, *row, vectors.job(), vectors.envelope(), decoding);
+        assert_eq!(receiver.receive(&packets).map(|receipt| receipt.index), Ok(*row));
     }
 }
 

@@ -9,7 +9,7 @@ import quantiser
 from encode import Key
 from float32 import f32, from_bits
 from philox import negated
-from wire import HEADER, Codec, Envelope, Layout, Refused, parse_header, plane_bytes
+from wire import HEADER, Codec, Envelope, Layout, Refused, mask_bytes, parse_header, plane_bytes
 
 CEILING = 2.0**30
 
@@ -21,7 +21,9 @@ class Held:
     sigma: float
     kappa: int
     peak: int
-    # Bytes of every plane, from its front.
+    # The mask of zero blocks in the header, if it has one.
+    zeros: int | None
+    # Bytes of every plane, from its front; those of plane 0 with the mask in front of it.
     planes: list[bytes] = field(default_factory=list)
 
 
@@ -57,9 +59,9 @@ class Decoder:
             raise Refused("differs from an earlier packet of the row")
         held = self.held[header.index]
         if held is None:
-            held = Held(header.sigma, header.kappa, header.peak, [b""] * len(self.codec.planes))
+            held = Held(header.sigma, header.kappa, header.peak, header.zeros, [b""] * len(self.codec.planes))
         same_sigma = held.sigma == header.sigma or (math.isnan(held.sigma) and math.isnan(header.sigma))
-        if not same_sigma or held.kappa != header.kappa or held.peak != header.peak:
+        if not same_sigma or held.kappa != header.kappa or held.peak != header.peak or held.zeros != header.zeros:
             raise Refused("differs from an earlier packet")
         self.held[header.index] = held
         self.twice[slot.row] = header.twice
@@ -73,11 +75,12 @@ class Decoder:
     def known(self, index: int) -> list[tuple[int, int]]:
         """Per coordinate of a packet: planes known, code word; unknown bits are zero."""
         held, n = self.held[index], self.layout.slots[index].n
+        bodies = [held.planes[0][mask_bytes(self.codec, n) :], *held.planes[1:]]
         out = []
         for j in range(n):
             planes = code = 0
             for plane, width in enumerate(self.codec.planes):
-                content = held.planes[plane]
+                content = bodies[plane]
                 if width == 1:
                     if j // 8 >= len(content):
                         break
@@ -100,6 +103,13 @@ class Decoder:
                 break
             whole += 1
         return [(min(planes, whole + 1), code) for planes, code in out]
+
+    def zeros(self, index: int) -> int:
+        """The mask of a packet's zero blocks, as far as it arrived."""
+        held, size = self.held[index], mask_bytes(self.codec, self.layout.slots[index].n)
+        if held.zeros is not None:
+            return held.zeros
+        return int.from_bytes(held.planes[0][:size], "little") if len(held.planes[0]) >= size else 0
 
     def distortion(self, planes: int, kappa: int) -> float:
         """D_b of a coordinate with so many planes."""
@@ -160,7 +170,13 @@ class Decoder:
                 out[j] = factor * self.rotated_value(self.held[i], planes, code, paper)
         if self.twice[row]:
             out = rotated_back(out, negated(self.key, row, d, second=True))
-        return rotated_back(out, negated(self.key, row, d))
+        out = rotated_back(out, negated(self.key, row, d))
+        for i in present:
+            slot, zeros = self.layout.slots[i], self.zeros(i)
+            for at in range(slot.n):
+                if zeros >> at // 32 & 1:
+                    out[slot.start + at] = 0.0
+        return out
 
     def finish(self) -> list[float]:
         """The gradient, as f32."""

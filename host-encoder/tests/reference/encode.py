@@ -5,9 +5,9 @@ import math
 from dataclasses import dataclass
 
 import quantiser
-from float32 import CANONICAL_NAN, LARGEST, SMALLEST_SUBNORMAL, bits, f32, f32s, from_bits
+from float32 import CANONICAL_NAN, SMALLEST_SIGMA, bits, f32, f32_of_19_bits, f32s, from_bits
 from philox import negated
-from wire import HEADER, Codec, Envelope, Header, Layout, checked, plane_bytes
+from wire import HEADER, MASK_IN_HEADER, Codec, Envelope, Header, Layout, checked, mask_bytes, plane_bytes
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,12 @@ def statistics(v: list[float], scale_of_row: float) -> Statistics:
     squares = folded(f32s(x * x for x in v))
     magnitudes = folded([abs(x) for x in v])
     largest = max(abs(x) for x in v)
-    sigma = f32(math.sqrt(squares / len(v)) / scale_of_row)
+    sigma = f32_of_19_bits(f32(math.sqrt(squares / len(v)) / scale_of_row))
     if sigma == 0 and squares > 0:
-        sigma = SMALLEST_SUBNORMAL
+        sigma = SMALLEST_SIGMA
+    if not math.isfinite(sigma):
+        # Beyond what a header holds.
+        return Statistics(math.inf, 0, 0, 0.0)
     scale = 0.0 if sigma == 0 else f32(1 / (sigma * scale_of_row * unit))
     kappa = min(255, math.floor(255 * (magnitudes / len(v) * scale * unit) + 0.5))
     ratio = f32(f32(largest * scale) * unit)
@@ -123,6 +126,11 @@ def statistics(v: list[float], scale_of_row: float) -> Statistics:
 def sign_of(value: float) -> int:
     """The sign bit."""
     return bits(value) >> 31
+
+
+def zero_blocks(v: list[float]) -> int:
+    """The mask of a packet's coordinates before the rotation: bit i is 1 where block i holds nothing but zeros."""
+    return sum(1 << at // 32 for at in range(0, len(v), 32) if not any(v[at : at + 32]))
 
 
 def packed(codec: Codec, codes: list[int], planes: int, first_plane: int = 0) -> bytes:
@@ -143,21 +151,26 @@ def packed(codec: Codec, codes: list[int], planes: int, first_plane: int = 0) ->
 class EncodedRow:
     """One row on its way to packets."""
 
-    finite: bool
+    # Not finite, or with a sigma beyond a header's.
+    marked: bool
     twice: bool
-    # Per packet: statistics, codes.
-    packets: list[tuple[Statistics, list[int]]]
+    # Per packet: statistics, mask of its zero blocks, codes.
+    packets: list[tuple[Statistics, int, list[int]]]
+
+
+def marked_row(slots) -> EncodedRow:
+    """A row that decodes to NaN."""
+    mark = Statistics(from_bits(CANONICAL_NAN), 0, 0, 0.0)
+    return EncodedRow(True, False, [(mark, 0, [0] * slot.n) for slot in slots])
 
 
 def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_index: int) -> EncodedRow:
     """Statistics and code words of a row's packets. `used` coordinates are the message's, the others padding."""
     d = len(row)
-    finite = all(math.isfinite(x) for x in row)
-    if not finite and codec.name != "raw":
-        marked = Statistics(from_bits(CANONICAL_NAN), 0, 0, 0.0)
-        return EncodedRow(False, False, [(marked, [0] * slot.n) for slot in slots])
+    if codec.rotates and not all(math.isfinite(x) for x in row):
+        return marked_row(slots)
     e = exponent_of(row)
-    v = f32s(math.ldexp(x, e) for x in row)
+    v = plain = f32s(math.ldexp(x, e) for x in row)
     twice = codec.rotates and is_rotated_twice(concentration(v))
     if codec.rotates:
         v = rotated(v, used, twice, key, row_index)
@@ -169,6 +182,10 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
         # Raw values travel as they are, and need no mark.
         bare = codec.name == "raw" and not math.isfinite(folded(f32s(x * x for x in values)))
         figures = Statistics(0.0, 0, 0, 0.0) if bare else statistics(values, scale)
+        if figures.sigma == math.inf:
+            if codec.rotates:
+                return marked_row(slots)
+            figures = Statistics(0.0, 0, 0, 0.0)
         if codec.name == "rht":
             slopes = quantiser.zone_slopes(figures.peak)
             offsets = quantiser.zone_offsets(slopes)
@@ -176,22 +193,21 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
             codes = [sign_of(x) << 31 | magnitude << 8 for x, magnitude in zip(values, magnitudes)]
         else:
             codes = [bits(x) for x in row[here]]
-        packets.append((figures, codes))
-    return EncodedRow(finite, twice, packets)
+        packets.append((figures, zero_blocks(plain[here]) if codec.rotates else 0, codes))
+    return EncodedRow(False, twice, packets)
 
 
 def figure(row: EncodedRow) -> float:
     """What a row's importance goes by: its energy per coordinate."""
     energy = 0.0
-    for statistics_of_packet, codes in row.packets:
+    for statistics_of_packet, _, codes in row.packets:
         energy += len(codes) * (statistics_of_packet.sigma * statistics_of_packet.sigma)
-    return energy / sum(len(codes) for _, codes in row.packets)
+    return energy / sum(len(codes) for _, _, codes in row.packets)
 
 
-def is_important(codec: Codec, row: EncodedRow, important_from: float | None) -> bool:
+def is_important(row: EncodedRow, important_from: float | None) -> bool:
     """Whether a row's figure reaches the threshold. Without one all do, and marked rows always do."""
-    marked = not row.finite and codec.name != "raw"
-    return important_from is None or marked or figure(row) >= important_from
+    return important_from is None or row.marked or figure(row) >= important_from
 
 
 def encode_rows(codec: Codec, layout: Layout, key: Key, gradient: list[float]) -> list[EncodedRow]:
@@ -213,28 +229,39 @@ def encode(
     important_from: float | None = None,
 ) -> list[bytes]:
     """The packets of a message, with so many planes row by row."""
-    rows = encode_rows(codec, layout, key, gradient)
-    contents = [packet for row in rows for packet in row.packets]
     out = []
-    for index, (slot, (figures, codes)) in enumerate(zip(layout.slots, contents)):
-        row = rows[slot.row]
+    for index, row in enumerate(encode_rows(codec, layout, key, gradient)):
+        important, layer_class = is_important(row, important_from), layout.rows[index].layer_class
+        out += packets_of_row(codec, row, envelope, important, layer_class, len(out), len(layout.slots), planes[index])
+    return out
+
+
+def packets_of_row(
+    codec: Codec, row: EncodedRow, envelope: Envelope, important: bool, layer_class: int, first: int, count: int, planes: int
+) -> list[bytes]:
+    """A row's packets, of which the first one has that index, in a message of so many."""
+    out = []
+    for index, (figures, zeros, codes) in enumerate(row.packets, first):
+        n = len(codes)
         header = Header(
             codec=codec,
-            important=is_important(codec, row, important_from),
-            layer_class=layout.rows[slot.row].layer_class,
-            last=index + 1 == len(layout.slots),
+            important=important,
+            layer_class=layer_class,
+            last=index + 1 == count,
             job=envelope.job,
             rank=envelope.rank,
             message=envelope.message,
             first_plane=0,
             index=index,
-            n=slot.n,
+            n=n,
+            zeros=zeros if n // 32 <= MASK_IN_HEADER else None,
             twice=row.twice,
             sigma=figures.sigma,
             kappa=figures.kappa,
             peak=figures.peak,
         )
-        out.append(header.to_bytes() + packed(codec, codes, planes[slot.row]))
+        mask = zeros.to_bytes(32, "little")[: mask_bytes(codec, n)]
+        out.append(header.to_bytes() + mask + packed(codec, codes, planes))
     return out
 
 
@@ -242,5 +269,4 @@ def repair(codec: Codec, packet: bytes, n: int, first_plane: int, planes: int) -
     """The packet that carries only the planes from `first_plane` up to `planes` of a whole packet."""
     start = HEADER + sum(plane_bytes(codec, plane, n) for plane in range(first_plane))
     end = HEADER + sum(plane_bytes(codec, plane, n) for plane in range(planes))
-    place = first_plane << 20 | int.from_bytes(packet[8:11], "big") & 0xFFFFF
-    return checked(packet[:8] + place.to_bytes(3, "big") + packet[11:HEADER] + packet[start:end])
+    return checked(packet[:11] + bytes([first_plane << 4 | packet[11] & 15]) + packet[12:HEADER] + packet[start:end])

@@ -6,17 +6,26 @@ rounded to binary32 is the correctly rounded one (53 >= 2 * 24 + 2 bits), so one
 all that it takes.
 """
 
+import math
 import struct
 from array import array
 
-LARGEST = struct.unpack(">f", bytes.fromhex("7f7fffff"))[0]
-SMALLEST_SUBNORMAL = struct.unpack(">f", bytes.fromhex("00000001"))[0]
 CANONICAL_NAN = 0x7FC00000
+# The smallest sigma of a header that is not 0.
+SMALLEST_SIGMA = struct.unpack(">f", bytes.fromhex("00001000"))[0]
 
 
 def f32(value: float) -> float:
     """The nearest binary32, ties to even; infinity beyond the largest."""
     return array("f", [value])[0]
+
+
+def f32_of_19_bits(value: float) -> float:
+    """An f32 of at least 0 rounded to the 11 bits of fraction that a header has, ties to even; infinity beyond the largest."""
+    pattern = bits(value)
+    if not math.isfinite(value):
+        return value
+    return from_bits(pattern + 0x7FF + (pattern >> 12 & 1) & ~0xFFF)
 
 
 def f32s(values) -> list[float]:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import quantiser
 from decode import Decoder
-from encode import Key, encode, encode_rows, figure, key_of, repair
+from encode import Key, encode, encode_row, encode_rows, figure, key_of, packets_of_row, repair
 from float32 import from_hex, to_hex
-from gradients import ENVELOPE, JOB_SEED, KEY, Gradient, gradients, words
+from gradients import ENVELOPE, JOB_SEED, KEY, Gradient, bell, gradients, words
 from philox import philox
 from wire import (
     CODECS,
@@ -26,10 +26,12 @@ from wire import (
     Envelope,
     Layout,
     Refused,
+    Slot,
     Tensor,
     check,
     checked,
     codec_named,
+    mask_bytes,
     masked,
     packet_bytes,
     parse_header,
@@ -94,7 +96,7 @@ def case(gradient: Gradient, codec: Codec) -> dict:
     important_from = None
     if gradient.important_from:
         rows = encode_rows(codec, layout, key, gradient.values)
-        important_from = gradient.important_from(sorted(figure(row) for row in rows if row.finite or codec.name == "raw"))
+        important_from = gradient.important_from(sorted(figure(row) for row in rows if not row.marked))
     packets = encode(codec, layout, key, ENVELOPE, gradient.values, planes, important_from)
     results = []
     size = len(gradient.values)
@@ -126,6 +128,15 @@ def case(gradient: Gradient, codec: Codec) -> dict:
         # The last plane is there, one before it is not.
         hole = [repair(codec, packets[0], n, last - 1, last), repair(codec, packets[0], n, 3, last - 2)]
         results.append(decoded(codec, layout, key, "unbiased", arrived, hole))
+    if gradient.name == "blocks of zeros, in rows of two packets":
+        # Less than the mask, the mask alone, and a little more; then the other packet is lost.
+        whole = HEADER + mask_bytes(codec, 512)
+        for lengths in ((whole - 1, len(packets[1])), (whole, whole + 5), (None, whole)):
+            arrived = [packet[:length] if length is not None else None for packet, length in zip(packets, lengths)]
+            results.append(decoded(codec, layout, key, DECODINGS[len(results) % 3], arrived, []))
+        # Planes without the first one, whose mask comes last.
+        then = [repair(codec, packets[0], 512, 1, 10), packets[0][: whole - 1], packets[0][: whole + 64]]
+        results.append(decoded(codec, layout, key, "unbiased", [None, packets[1][:whole]], then))
     return {
         "name": f"{codec.name}, {gradient.name}",
         "codec": codec.name,
@@ -141,17 +152,41 @@ def case(gradient: Gradient, codec: Codec) -> dict:
 
 
 def long_rows() -> list[dict]:
-    """Rows of the usual length, too long to be written out: how many bytes their packets have together, and the SHA-256 of those."""
-    codec, layout, key = codec_named("rht"), Layout([Tensor(1 << 15, 0)], 448, 15), key_of(JOB_SEED, ENVELOPE)
+    """Rows too long to be written out: how many bytes their packets have together, and the SHA-256 of those."""
+    codec, key = codec_named("rht"), key_of(JOB_SEED, ENVELOPE)
     uniform = [(word >> 8) / 2**23 - 1 for word in words(34, 1 << 15)]
     out = []
-    for every, planes in ((1, 10), (1, 9), (331, 10)):
-        values = [x if i % every == 0 else 0.0 for i, x in enumerate(uniform)]
+    for row_log2, every, per_packet, planes in ((12, 1, 448, 10), (12, 1, 704, 9), (12, 331, 448, 10), (15, 1, 448, 10), (15, 331, 8160, 9)):
+        layout = Layout([Tensor(1 << row_log2, 0)], per_packet, row_log2)
+        values = [x if i % every == 0 else 0.0 for i, x in enumerate(uniform[: 1 << row_log2])]
         packets = encode(codec, layout, key, ENVELOPE, values, [planes])
         assert parse_header(packets[0]).twice == (every > 1)
         together = b"".join(packets)
-        out.append({"seed": 34, "every": every, "planes": planes, "bytes": len(together), "sha256": hashlib.sha256(together).hexdigest()})
+        digest = hashlib.sha256(together).hexdigest()
+        out.append({
+            "row_log2": row_log2,
+            "coordinates_per_packet": per_packet,
+            "seed": 34,
+            "every": every,
+            "planes": planes,
+            "bytes": len(together),
+            "sha256": digest,
+        })
     return out
+
+
+def last_rows() -> dict:
+    """Rows of 32 out of a message of the largest number of packets there is, each of one packet."""
+    codec, key, count = codec_named("rht"), key_of(JOB_SEED, ENVELOPE), 1 << 24
+    rows = []
+    for row in ((1 << 20) - 1, 1 << 20, 0xABCDEF, count - 1):
+        values = bell(row, 32)
+        encoded = encode_row(codec, values, 32, [Slot(row, 0, 32)], key, row)
+        (packet,) = packets_of_row(codec, encoded, ENVELOPE, True, 5, row, count, 10)
+        header = parse_header(packet)
+        assert header.index == row and header.last == (row + 1 == count)
+        rows.append({"row": row, "values": to_hex(values), "packet": packet.hex()})
+    return {"codec": "rht", "tensors": tensors_of([Tensor(32 * count, 5)]), "coordinates_per_packet": 32, "row_log2": 5, "planes": 10, "rows": rows}
 
 
 REFUSED_TENSORS = [Tensor(33, 5)]
@@ -160,7 +195,7 @@ REFUSED_TENSORS = [Tensor(33, 5)]
 def refused() -> list[dict]:
     """Packets of a message of 33 coordinates in packets of 32, both of one row, that no receiver of rht takes (or of another codec,
     where one is named)."""
-    layout = Layout(REFUSED_TENSORS, 32, 15)
+    layout = Layout(REFUSED_TENSORS, 32, 12)
 
     def packets_of(codec: str) -> list[bytes]:
         return encode(codec_named(codec), layout, KEY, ENVELOPE, [1.0] * 33, [2])
@@ -171,8 +206,17 @@ def refused() -> list[dict]:
     def with_bytes(at: int, *values: int, of: bytes = good) -> bytes:
         return checked(of[:at] + bytes(values) + of[at + len(values) :])
 
-    def with_sigma(pattern: int) -> bytes:
-        return with_bytes(12, *pattern.to_bytes(4, "big"))
+    def with_bits(low: int, width: int, value: int, of: bytes = good) -> bytes:
+        """With some of the bits of bytes 8 to 15, counted from the lowest."""
+        shape, ones = int.from_bytes(of[8:16], "big"), (1 << width) - 1 << low
+        return checked(of[:8] + (shape & ~ones | value << low).to_bytes(8, "big") + of[16:])
+
+    def with_sigma(pattern: int, of: bytes = good) -> bytes:
+        """With these bits for sigma and twice."""
+        return with_bits(16, 20, pattern, of)
+
+    def with_blocks(pattern: int, of: bytes = good) -> bytes:
+        return with_bits(0, 16, pattern, of)
 
     def flipped(at: int, bit: int, of: bytes = good) -> bytes:
         return of[:at] + bytes([of[at] ^ 1 << bit]) + of[at + 1 :]
@@ -183,9 +227,10 @@ def refused() -> list[dict]:
         ("version 1", with_bytes(0, 0x11)),
         ("version 2", with_bytes(0, 0x21)),
         ("version 3", with_bytes(0, 0x31)),
-        ("version 5", with_bytes(0, 0x51)),
-        ("an acknowledgement", with_bytes(0, 0x42)),
-        ("kind 7", with_bytes(0, 0x47)),
+        ("version 4", with_bytes(0, 0x41)),
+        ("version 6", with_bytes(0, 0x61)),
+        ("an acknowledgement", with_bytes(0, 0x52)),
+        ("kind 7", with_bytes(0, 0x57)),
         ("a wrong check", good[: HEADER - 2] + b"\0\0" + good[HEADER:]),
         ("codec 1", with_bytes(1, good[1] & 0x1F | 1 << 5)),
         ("codec 4", with_bytes(1, good[1] & 0x1F | 4 << 5)),
@@ -196,35 +241,45 @@ def refused() -> list[dict]:
         ("another job", with_bytes(2, good[2] ^ 0x04)),
         ("another rank", with_bytes(3, good[3] ^ 0x01)),
         ("another message", with_bytes(7, good[7] ^ 0x01)),
-        ("first plane 10 of ten", with_bytes(8, 0xA0)),
+        ("first plane 10 of ten", with_bits(36, 4, 10)),
         ("an index outside of the message", with_bytes(10, 2)),
-        ("no coordinates", with_bytes(11, 0)),
-        ("another number of coordinates than the layout's", with_bytes(11, 2)),
-        ("sigma is infinite", with_sigma(0x7F800000)),
-        ("sigma is infinite, twice is set", with_sigma(0xFF800000)),
-        ("sigma is a NaN other than the mark", with_sigma(0x7FC00001)),
-        ("sigma is the mark, but twice is set", with_sigma(0xFFC00000)),
+        ("an index beyond 2^20", with_bytes(8, 0x10)),
+        ("no coordinates", with_blocks(1)),
+        ("no coordinates, not even a one", with_blocks(0)),
+        ("no coordinates, mask in the body", with_blocks(0x8000)),
+        ("one block, as if its mask were in the body", with_blocks(0x8001)),
+        ("14 blocks, as if their mask were in the body", with_blocks(0x800E)),
+        ("256 blocks", with_blocks(0x8100)),
+        ("another number of coordinates than the layout's", with_blocks(4)),
+        ("another number of coordinates than the layout's, mask in the body", with_blocks(0x800F)),
+        ("sigma is infinite", with_sigma(0x7F800)),
+        ("sigma is infinite, twice is set", with_sigma(0xFF800)),
+        ("sigma is a NaN other than the mark", with_sigma(0x7FC01)),
+        ("sigma is a signalling NaN", with_sigma(0x7F801)),
+        ("sigma is the mark, but twice is set", with_sigma(0xFFC00)),
+        ("sigma is the mark, but a block is zero", with_blocks(3, of=with_sigma(0x7FC00))),
     ]
     # The lowest bits of most bytes, the highest ones of others: those that leave a header that
     # nothing else speaks against, where there are such.
-    bits_flipped = [0, 4, 2, 0, 7, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 7]
+    bits_flipped = [0, 4, 2, 0, 7, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 7]
     out += [(f"bit {bit} of byte {at} is flipped", flipped(at, bit)) for at, bit in enumerate(bits_flipped)]
     entries = [{"why": why, "packet": packet} for why, packet in out]
     plain = packets_of("raw")
-    entries.append({
-        "why": "rotated twice, by a codec that does not rotate",
-        "codec": "raw",
-        "packet": with_bytes(12, plain[1][12] | 0x80, of=plain[1]),
-    })
+    for why, packet in (
+        ("rotated twice, by a codec that does not rotate", with_bits(35, 1, 1, of=plain[1])),
+        ("a zero block, by a codec that has none", with_blocks(3, of=plain[1])),
+    ):
+        entries.append({"why": why, "codec": "raw", "packet": packet})
     for why, packet, after in (
-        ("another sigma than the same packet's before", with_bytes(15, good[15] ^ 1), [good]),
+        ("another sigma than the same packet's before", with_bytes(13, good[13] ^ 1), [good]),
+        ("another zero block than the same packet's before", with_blocks(3), [good]),
         ("another kappa than the same packet's before", with_bytes(16, good[16] ^ 1), [first, good[: HEADER + 1]]),
         ("another peak than the same packet's before", with_bytes(17, good[17] ^ 1), [good]),
-        ("the mark, where the same packet had none before", with_sigma(0x7FC00000), [with_bytes(12, good[12] ^ 0x80)]),
-        ("another twice than the same packet's before", with_bytes(12, good[12] ^ 0x80), [good]),
-        ("another twice than the row's before", with_bytes(12, good[12] ^ 0x80), [first[: HEADER + 1]]),
-        ("twice, where the row was not rotated twice before", good, [with_bytes(12, first[12] ^ 0x80, of=first)]),
-        ("the mark, where the row was rotated twice before", with_sigma(0x7FC00000), [first]),
+        ("the mark, where the same packet had none before", with_sigma(0x7FC00), [with_bits(35, 1, 0)]),
+        ("another twice than the same packet's before", with_bits(35, 1, 0), [good]),
+        ("another twice than the row's before", with_bits(35, 1, 0), [first[: HEADER + 1]]),
+        ("twice, where the row was not rotated twice before", good, [with_bits(35, 1, 0, of=first)]),
+        ("the mark, where the row was rotated twice before", with_sigma(0x7FC00), [first]),
     ):
         entries.append({"why": why, "after": after, "packet": packet})
     for entry in entries:
@@ -290,10 +345,11 @@ def vectors() -> str:
             "codec": "rht",
             "tensors": tensors_of(REFUSED_TENSORS),
             "coordinates_per_packet": 32,
-            "row_log2": 15,
+            "row_log2": 12,
             "packets": refused(),
         },
         "long_rows": long_rows(),
+        "last_rows": last_rows(),
         "cases": cases,
     }
     for g in everything:
@@ -303,18 +359,15 @@ def vectors() -> str:
 
 def distortion_table() -> str:
     """Section 5's table."""
-    rows = ["| planes b | distortion D_b | unbiased NMSE, 1/(1 − D_b) − 1 |", "|---|---|---|"]
-    for planes, d in enumerate(quantiser.DISTORTIONS):
-        shown_d = {0: "1", 1: "1 − κ² (0.3633802276)", 9: f"{d:.4g} (D_8 / 65536)"}.get(planes, f"{d:.10g}")
-        nmse = "–" if planes == 0 else f"{1 / (1 - d) - 1:.4g}"
-        rows.append(f"| {planes} | {shown_d} | {nmse} |")
-    return "\n".join(rows)
+    shown_d = [f"{d:.10g}" for d in quantiser.DISTORTIONS]
+    shown_d[1], shown_d[9] = f"1 − κ² ({shown_d[1]})", f"{quantiser.DISTORTIONS[9]:.4g} (D_8 / 65536)"
+    return "\n".join(["| planes b | distortion D_b |", "|---|---|", *(f"| {b} | {d} |" for b, d in enumerate(shown_d))])
 
 
 def centroid_table() -> str:
     """Section 8's table."""
     rows = []
-    for planes in range(1, 9):
+    for planes in range(2, 9):
         rows.append(f"b = {planes}:")
         values = [f"{value:.9g}" for value in quantiser.CENTROIDS[planes]]
         rows += [", ".join(values[at : at + 8]) + "," for at in range(0, len(values), 8)]
@@ -323,7 +376,7 @@ def centroid_table() -> str:
 
 EXAMPLE_ENVELOPE = Envelope(job=0, rank=3, message=25)
 EXAMPLE_KEY = key_of(1, EXAMPLE_ENVELOPE)
-EXAMPLE_LAYOUT = Layout([Tensor(32, 0)], 448, 15)
+EXAMPLE_LAYOUT = Layout([Tensor(32, 0)], 448, 12)
 EXAMPLE = [1.0, 1.0, 1.0, -2.0] + [1.0] * 28
 
 
@@ -345,8 +398,9 @@ def example_bytes() -> str:
         (1, "codec 0 (rht), important, layer class 0, last"),
         (2, "job 0, rank 3"),
         (4, f"message {EXAMPLE_ENVELOPE.message}"),
-        (4, "first plane 0, packet 0, 1 · 32 coordinates"),
-        (4, f"{'rotated twice' if header.twice else 'rotated once'}, σ = {header.sigma:.9g}"),
+        (3, "packet 0"),
+        (3, f"first plane 0, {'rotated twice' if header.twice else 'rotated once'}, σ = {header.sigma:.9g}"),
+        (2, "one block, which is not zero"),
         (1, f"κ = {header.kappa}/255"),
         (1, f"peak = {header.peak}: no magnitude is above 2^({header.peak}/32) = {largest:.5f} σ"),
         (2, "check"),
@@ -375,24 +429,11 @@ def example_decoded() -> str:
     return "\n".join(rows)
 
 
-def example_codecs() -> str:
-    """The front of the worked example's packet under every codec."""
-    rows = ["| codec | σ, κ, peak | first bytes of the body |", "|---|---|---|"]
-    for codec in CODECS:
-        packet = example_packet(codec.name)
-        header = parse_header(packet)
-        rows.append(
-            f"| {codec.name} | `{packet[12:16].hex()}`, {header.kappa}, {header.peak} | `{packet[HEADER : HEADER + 16].hex(' ', 4)}` |"
-        )
-    return "\n".join(rows)
-
-
 GENERATED = {
     "distortions": distortion_table,
     "centroids": centroid_table,
     "example bytes": example_bytes,
     "example decoded": example_decoded,
-    "example codecs": example_codecs,
 }
 
 

@@ -22,7 +22,7 @@ class Gradient:
     name: str
     values: list[float]
     per_packet: int = 448
-    row_log2: int = 15
+    row_log2: int = 12
     # Codecs that it is encoded with; all of them if empty.
     codecs: tuple[str, ...] = ()
     # Planes that are sent, row by row and then from the front again; all of them if empty.
@@ -71,6 +71,11 @@ def unrotated(rotated: list[float], twice: bool, row: int = 0) -> list[float]:
 def unsigned(values: list[float], signs: list[bool]) -> list[float]:
     """The values, some of them negated."""
     return [-x if minus else x for x, minus in zip(values, signs)]
+
+
+def signs_of_one_coordinate() -> list[float]:
+    """A row of 256 equal magnitudes that its rotation takes to one coordinate."""
+    return unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, False)
 
 
 def with_outliers(d: int, twice: bool) -> list[float]:
@@ -133,6 +138,27 @@ def beside(row: list[float], coarse: int, fine: int) -> tuple[list[float], list[
     return row, after
 
 
+def with_zero_blocks(seed: int, count: int) -> list[float]:
+    """Two blocks of three are zero: one holds zeros of both signs, the other one values that the working scale makes zeros."""
+    out = scaled(bell(seed, count), [90] * count)
+    for block in range(-(-count // 32)):
+        here = slice(32 * block, min(count, 32 * block + 32))
+        if block % 3 == 1:
+            out[here] = [-0.0 if at % 2 else 0.0 for at in range(len(out[here]))]
+        if block % 3 == 2:
+            out[here] = [from_bits(at << 31 | 0x00012345) for at in (0, 1)] * (len(out[here]) // 2)
+    return out
+
+
+def between_two_sigmas() -> list[float]:
+    """Rows of 64 with one value, eight times what their sigma is before it is rounded to 19 bits: halves between two of them, and
+    beside those; of which the last ones take the next exponent."""
+    out = []
+    for pattern in (0x3F800800, 0x3F801800, 0x3F8007FF, 0x3F800801, 0x3F801000, 0x3FFFF7FF, 0x3FFFF800, 0x3FFFFFFF):
+        out += [0.0] * 37 + [8 * from_bits(pattern)] + [0.0] * 26
+    return out
+
+
 def around_the_working_scale() -> list[float]:
     """Rows of 32 whose largest value is just inside and just outside of where rows are scaled."""
     out = []
@@ -176,6 +202,7 @@ def gradients() -> list[Gradient]:
         Gradient("352 coordinates", bell(2, 352), per_packet=352),
         Gradient("700 coordinates", bell(3, 700), per_packet=352),
         Gradient("2100 coordinates", bell(25, 2100), per_packet=480, codecs=rotated),
+        Gradient("600 coordinates", bell(36, 600), per_packet=512),
         Gradient("2048 coordinates, nine planes sent", bell(28, 2048), per_packet=704, codecs=rotated, planes=(9,)),
         Gradient("rows of 32, the last one short", bell(4, 75), row_log2=5, important_from=upper_median),
         Gradient("rows of 64, the last one short", bell(5, 150), per_packet=32, row_log2=6, important_from=above_the_median),
@@ -224,6 +251,11 @@ def gradients() -> list[Gradient]:
         Gradient("zeros", [0.0] * 40),
         Gradient("zeros, the last row short", [0.0] * 261, row_log2=5, codecs=rotated),
         Gradient("negative zeros", [-0.0, -0.0, 0.0, -0.0] * 10, row_log2=5),
+        Gradient("blocks of zeros", with_zero_blocks(37, 600), per_packet=448, codecs=rotated),
+        Gradient("blocks of zeros, masks in bodies", with_zero_blocks(38, 1600), per_packet=704, codecs=rotated, planes=(9, 2, 10)),
+        Gradient("blocks of zeros, in rows of two packets", with_zero_blocks(39, 1024), per_packet=512, codecs=rotated),
+        Gradient("one packet of zeros", bell(41, 64) + [0.0] * 64 + bell(42, 10), per_packet=64),
+        Gradient("between two sigmas", between_two_sigmas(), row_log2=6),
         Gradient("subnormal values", denormals),
         Gradient("one subnormal value", [0.0] * 9 + [from_bits(0x80000001)]),
         Gradient("a huge range", scaled(bell(14, 80), (i * 3 - 120 for i in range(80)))),
@@ -253,7 +285,7 @@ def gradients() -> list[Gradient]:
         Gradient("around the working scale", around_the_working_scale(), row_log2=5),
         Gradient("outliers after one rotation", with_outliers(1024, False), per_packet=128, codecs=rotated),
         Gradient("outliers after both rotations", with_outliers(256, True), per_packet=128, codecs=rotated),
-        Gradient("one coordinate after one rotation", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, False), codecs=rotated),
+        Gradient("one coordinate after one rotation", signs_of_one_coordinate(), codecs=rotated),
         Gradient("one coordinate after both rotations", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, True), codecs=rotated),
         Gradient(
             "magnitudes at the edges of zones, one rotation",
@@ -267,4 +299,12 @@ def gradients() -> list[Gradient]:
         Gradient("the first packet infinite", [math.inf] * 2 + [1.0] * 30 + infinite[:32], row_log2=5, important_from=max),
         Gradient("large values beside a NaN", scaled(bell(23, 32), [90] * 32) + [math.nan] * 3, per_packet=32, codecs=("raw",)),
         Gradient("nothing finite", [math.inf, 1.0, 2.0]),
+        Gradient("not finite, masks in bodies", [0.0] * 480 + [math.nan] * 32, per_packet=512, codecs=rotated, planes=(2,)),
+        Gradient("sigma just inside and just outside of f32", [from_bits(0x7F7FF400)] * 32 + [from_bits(0x7F7FFFFF)] * 32, row_log2=5),
+        Gradient(
+            "sigma of one packet beyond f32",
+            [1.5 * 2.0**127 * x for x in signs_of_one_coordinate()],
+            per_packet=128,
+            planes=(4,),
+        ),
     ]

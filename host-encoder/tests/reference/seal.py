@@ -144,6 +144,8 @@ def boundaries(n: int, first: int, end: int) -> list[int]:
     out, at = [], 20
     for plane in range(first, end):
         at += n // 8 if plane < 8 else n
+        # The mask of zero blocks, where it stands in front of plane 0.
+        at += -(-n // 256) if plane == 0 and n > 448 else 0
         if plane in (0, 7, end - 1):
             out.append(at)
             at += TAG
@@ -186,7 +188,7 @@ def case(number: int, key_len: int, incarnation: int, n: int, first: int, end: i
     places = boundaries(n, first, end)
     content = random.digest(32 + places[-1] + TAG)
     key, packet = content[:key_len], bytearray(content[32:])
-    packet[0], packet[8] = 0x41, first << 4 | packet[8] & 15
+    packet[0], packet[11] = 0x51, first << 4 | packet[11] & 15
     for at in places:
         packet[at : at + TAG] = bytes(TAG)
     sealed = seal(key, incarnation, bytes(packet), places)
@@ -217,9 +219,12 @@ def vectors() -> dict:
         (16, 2, 160, 4, 7),
         (32, 3, 128, 8, 10),
         (32, 3, 128, 9, 10),
+        (16, 4, 480, 0, 1),
+        (16, 4, 704, 0, 9),
+        (32, 4, 704, 1, 9),
     ]
     return {
-        "format": "sealed packets of wire version 4: a key of the job, an incarnation, a packet whose tags begin at the boundaries, and how many "
+        "format": "sealed packets of wire version 5: a key of the job, an incarnation, a packet whose tags begin at the boundaries, and how many "
         "bytes of it may be believed when it is trimmed to a length",
         "cases": [case(number, *rest) for number, rest in enumerate(cases)],
     }

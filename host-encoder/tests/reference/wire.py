@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from float32 import CANONICAL_NAN, bits, from_bits
 
 HEADER = 20
-VERSION = 4
+VERSION = 5
+# Where a packet has more blocks, its zero mask stands in the body.
+MASK_IN_HEADER = 14
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,15 @@ def codec_named(name: str) -> Codec:
     return next(codec for codec in CODECS if codec.name == name)
 
 
+def mask_bytes(codec: Codec, n: int) -> int:
+    """Bytes of the zero mask in front of plane 0."""
+    blocks = n // 32
+    return -(-blocks // 8) if codec.rotates and blocks > MASK_IN_HEADER else 0
+
+
 def plane_bytes(codec: Codec, plane: int, n: int) -> int:
-    """Bytes of one plane of a packet of n coordinates."""
-    return n // 8 * codec.planes[plane]
+    """Bytes of one plane of a packet of n coordinates, the mask in front of plane 0 among them."""
+    return n // 8 * codec.planes[plane] + (mask_bytes(codec, n) if plane == 0 else 0)
 
 
 def packet_bytes(codec: Codec, n: int, planes: int, first_plane: int = 0) -> int:
@@ -138,7 +146,7 @@ class Layout:
                 self.slots += [Slot(len(self.rows), a, b - a) for a, b in zip(edges, edges[1:])]
                 self.rows.append(Row(begin, used, padded, tensor.layer_class))
                 begin += used
-        assert len(self.slots) <= 1 << 20
+        assert len(self.slots) <= 1 << 24
 
     def row(self, gradient: list[float], row: int) -> list[float]:
         """The row's coordinates, padded."""
@@ -164,6 +172,8 @@ class Header:
     first_plane: int
     index: int
     n: int
+    # Bit i: the packet's block i is zero. None where the header has no room for it.
+    zeros: int | None
     twice: bool
     sigma: float
     kappa: int
@@ -173,15 +183,17 @@ class Header:
         """Big-endian, as everything."""
         flags = self.codec.id << 5 | self.important << 4 | self.layer_class << 1 | self.last
         stream = self.job << 10 | self.rank
-        place = self.first_plane << 20 | self.index
-        # No mark has `twice` set: rows that are not finite are not rotated.
-        sigma = self.twice << 31 | bits(self.sigma) if self.sigma == self.sigma else CANONICAL_NAN
-        content = (
-            struct.pack(">BBHI", VERSION << 4 | 1, flags, stream, self.message)
-            + place.to_bytes(3, "big")
-            + struct.pack(">BIBB", self.n // 32, sigma, self.kappa, self.peak)
-        )
-        return checked(content)
+        sigma = bits(self.sigma) if self.sigma == self.sigma else CANONICAL_NAN
+        assert sigma >> 31 == 0 and sigma & 0xFFF == 0
+        shape = self.index << 40 | self.first_plane << 36 | self.twice << 35 | sigma >> 12 << 16 | blocks_field(self.n, self.zeros)
+        return checked(struct.pack(">BBHIQBB", VERSION << 4 | 1, flags, stream, self.message, shape, self.kappa, self.peak))
+
+
+def blocks_field(n: int, zeros: int | None) -> int:
+    """The 16 bits that say how many blocks a packet has, and where there is room which of them are zero."""
+    blocks = n // 32
+    assert n % 32 == 0 and 1 <= blocks <= 255 and (zeros is None) == (blocks > MASK_IN_HEADER)
+    return 0x8000 + blocks if zeros is None else 1 << blocks | zeros
 
 
 class Refused(Exception):
@@ -192,9 +204,7 @@ def parse_header(packet: bytes) -> Header:
     """The header, or the reason why the bytes are no DATA packet of this version."""
     if len(packet) < HEADER:
         raise Refused("shorter than a header")
-    kind, flags, stream, message, place_high, place_low, units, sigma, kappa, peak = struct.unpack(
-        ">BBHIBHBIBB", packet[: HEADER - 2]
-    )
+    kind, flags, stream, message, shape, kappa, peak = struct.unpack(">BBHIQBB", packet[: HEADER - 2])
     if kind >> 4 != VERSION:
         raise Refused("version")
     if kind & 15 != 1:
@@ -204,17 +214,23 @@ def parse_header(packet: bytes) -> Header:
     codec = next((codec for codec in CODECS if codec.id == flags >> 5), None)
     if codec is None:
         raise Refused("codec")
-    place = place_high << 16 | place_low
-    if place >> 20 >= len(codec.planes):
+    first_plane, twice, sigma, field = shape >> 36 & 15, shape >> 35 & 1, (shape >> 16 & 0x7FFFF) << 12, shape & 0xFFFF
+    if first_plane >= len(codec.planes):
         raise Refused("first plane")
-    if units == 0:
-        raise Refused("no coordinates")
-    # `twice` stands where an f32 has its sign; the mark is all 32 bits.
-    twice, sigma = sigma >> 31, sigma & 0x7FFFFFFF
-    if sigma >= 0x7F800000 and (sigma != CANONICAL_NAN or twice):
+    zeros: int | None
+    if field >> 15:
+        blocks, zeros = field & 0x7FFF, None
+        if not MASK_IN_HEADER < blocks <= 255:
+            raise Refused("blocks")
+    else:
+        blocks = field.bit_length() - 1
+        if blocks < 1:
+            raise Refused("no coordinates")
+        zeros = field - (1 << blocks)
+    if sigma >= 0x7F800000 and sigma != CANONICAL_NAN:
         raise Refused("sigma")
-    if twice and not codec.rotates:
-        raise Refused("rotated twice, by a codec that does not rotate")
+    if (twice or zeros) and (sigma == CANONICAL_NAN or not codec.rotates):
+        raise Refused("rotated twice or zero blocks, with the mark or a codec that does not rotate")
     return Header(
         codec=codec,
         important=bool(flags >> 4 & 1),
@@ -223,9 +239,10 @@ def parse_header(packet: bytes) -> Header:
         job=stream >> 10,
         rank=stream & 0x3FF,
         message=message,
-        first_plane=place >> 20,
-        index=place & 0xFFFFF,
-        n=units * 32,
+        first_plane=first_plane,
+        index=shape >> 40,
+        n=blocks * 32,
+        zeros=zeros,
         twice=bool(twice),
         sigma=from_bits(sigma),
         kappa=kappa,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from . import _native
 
 Tensor = TypeVar("Tensor")
-_MOST_ROW_LOG2 = 15
+_ROW_LOG2 = 12
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class _Agreement:
     message: int = 0
     rank: int = 0
     coordinates_per_packet: int | None = None
-    row_log2: int = _MOST_ROW_LOG2
+    row_log2: int = _ROW_LOG2
 
 
 @dataclass(frozen=True)

@@ -285,13 +285,6 @@ impl Row {
         Ok(())
     }
 
-    /// Its energy does not fit an f32.
-    fn too_large(&self) {
-        if let Some(work) = lock(&self.work).take() {
-            self.back.bring(work.too_large());
-        }
-    }
-
     /// It was not done, and its operation fails. `why` is part of its error.
     fn fail(&self, why: &str) {
         self.end_badly(why);

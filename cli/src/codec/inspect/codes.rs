@@ -38,7 +38,8 @@ fn coordinate(view: &PacketView, index: usize) -> Coordinate {
     let (mut code, mut known) = (0, 0);
     for plane in header.first_plane..codec.planes() {
         let width = 8 * (offset(plane + 1) - offset(plane)) / n;
-        let at = offset(plane) + index * width / 8;
+        let mask = if plane == 0 { codec.mask_len(n) } else { 0 };
+        let at = offset(plane) + mask + index * width / 8;
         let Some(bytes) = body.get(at..at + width.div_ceil(8)) else { break };
         let value = bytes.iter().fold(0, |value: u32, byte| value << 8 | u32::from(*byte));
         match (width, plane) {

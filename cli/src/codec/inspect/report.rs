@@ -81,6 +81,9 @@ struct Data {
     not_finite: bool,
     kappa: f64,
     peak: f32,
+    /// Blocks of 32 coordinates that are zero in the row before its rotation; `null` where it did
+    /// not arrive which these are.
+    zero_blocks: Option<usize>,
     /// Bytes of the packet when it is not trimmed.
     whole_bytes: usize,
     /// Whole planes from `first_plane` on.
@@ -235,7 +238,11 @@ impl Data {
         let open = header.first_plane + planes;
         let partial = (open < codec.planes() && offset(open) < body).then(|| {
             let width = 8 * (offset(open + 1) - offset(open)) / n;
-            Partial { plane: open, coordinates: 8 * (body - offset(open)) / width.max(1) }
+            let mask = if open == 0 { codec.mask_len(n) } else { 0 };
+            Partial {
+                plane: open,
+                coordinates: 8 * (body - offset(open)).saturating_sub(mask) / width.max(1),
+            }
         });
         let whole = HEADER_LEN + offset(codec.planes());
         let bytes_behind = payload.len().saturating_sub(whole);
@@ -255,6 +262,7 @@ impl Data {
             not_finite: header.is_not_finite(),
             kappa: f64::from(header.kappa) / 255.0,
             peak: peak_magnitude(header.peak),
+            zero_blocks: view.zero_blocks().map(|zeros| zeros.into_iter().filter(|zero| *zero).count()),
             whole_bytes: whole,
             planes_held: planes,
             partial_plane: partial,
@@ -267,13 +275,18 @@ impl Data {
     fn render(&self, bytes: usize) -> String {
         let codec: Codec = self.codec.parse().unwrap_or_default();
         let mut text = format!(
-            "  codec {codec}, packet {}: {} coordinates{}, {}\n  {}\n  {bytes} of {} bytes: {}",
+            "  codec {codec}, packet {}: {} coordinates{}{}, {}\n  {}\n  {bytes} of {} bytes: {}",
             self.index,
             self.coordinates,
             match (codec.rotates(), self.twice) {
                 (_, true) => " (rotated twice)",
                 (true, false) => " (rotated)",
                 (false, false) => "",
+            },
+            match self.zero_blocks {
+                Some(0) => String::new(),
+                Some(zero) => format!(", {zero} of {} blocks zero", self.coordinates / BLOCK),
+                None => ", which of its blocks are zero did not arrive".to_owned(),
             },
             self.sigma.map_or_else(
                 || "of a row that is not finite: all of it decodes to NaN".to_owned(),

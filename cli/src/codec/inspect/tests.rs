@@ -153,9 +153,9 @@ fn what_is_wrong_with_a_packet_is_said() {
     let made = |header: Header| [&header.to_bytes()[..], &whole[HEADER_LEN..]].concat();
     for (bytes, message) in [
         (whole[..12].to_vec(), "packet of 12 bytes ends inside its head (20 bytes)"),
-        (started(0, 0xf1), "unknown version 15 of the wire format (this side speaks 4)"),
-        (started(0, 0x4f), "unknown kind 15"),
-        (made(Header { coordinates: 0, ..header }), "no coordinates"),
+        (started(0, 0xf1), "unknown version 15 of the wire format (this side speaks 5)"),
+        (started(0, 0x5f), "unknown kind 15"),
+        (made(Header { coordinates: 0, ..header }), "blocks 0x0001 name no number of coordinates"),
         (made(Header { first_plane: 10, ..header }), "first plane 10 of codec rht, which has 10"),
         (made(Header { sigma: f32::INFINITY, ..header }), "is not a magnitude"),
     ] {
@@ -167,10 +167,10 @@ fn what_is_wrong_with_a_packet_is_said() {
 
 #[test]
 fn packets_of_earlier_versions_are_called_what_they_are() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let mut bytes = encoded(Codec::Rht).packet(0).to_vec();
         bytes[0] = version << 4 | 1;
-        let said = format!("version {version} of the format, which this command does not read (it reads 4)");
+        let said = format!("version {version} of the format, which this command does not read (it reads 5)");
         assert_eq!(json(&bytes)["error"], said);
         assert!(shown(&bytes).contains(&format!("cannot be decoded: {said}")));
     }

@@ -46,9 +46,17 @@ proptest! {
             next = range.end;
         }
         prop_assert_eq!(next, layout.padded_coordinates());
-        for planes in [1, 9, 10] {
-            let rows: usize = (0..layout.rows()).map(|row| layout.row_len(Codec::Rht, row, planes, true)).sum();
-            prop_assert_eq!(rows, layout.message_len(Codec::Rht, planes, true));
+        for (codec, planes) in [(Codec::Rht, 1), (Codec::Rht, 9), (Codec::Rht, 10), (Codec::Raw, 1)] {
+            let mut at = 0;
+            for row in 0..layout.rows() {
+                let (start, places) = (layout.row_start(codec, row, planes, true), layout.row_places(row));
+                for (nth, (_, place)) in places.enumerate() {
+                    prop_assert_eq!(at, start + layout.bytes_before(codec, row, nth, planes, true));
+                    at += codec.packet_len(planes, place.len(), true);
+                }
+                prop_assert_eq!(at, start + layout.row_len(codec, row, planes, true));
+            }
+            prop_assert_eq!(at, layout.message_len(codec, planes, true));
         }
     }
 
@@ -81,14 +89,27 @@ proptest! {
 
 #[test]
 fn tails_are_split_into_descending_powers_of_two() {
-    let of = |n| lengths(&Layout::new(n, 448).unwrap());
+    let layout = |n| Layout::new(n, 448).and_then(|layout| layout.with_row_log2(15)).unwrap();
+    let of = |n| lengths(&layout(n));
     assert_eq!(of(40_000), [32_768, 4_096, 2_048, 1_024, 64]);
     assert_eq!([of(1), of(33), of(129), of(256)], [[32], [64], [256], [256]]);
     assert_eq!(of(257), [256, 32]);
     // Padding of a thirty-second is cheaper than another row.
     assert_eq!([of(32_767), of(31_744)], [[32_768], [32_768]]);
     assert_eq!(of(31_743), [16_384, 8_192, 4_096, 2_048, 1_024]);
-    assert_eq!(Layout::new(40_000, 448).unwrap().packets(), 93);
+    assert_eq!(layout(40_000).packets(), 93);
+    let usual = Layout::new(40_000, 448).unwrap();
+    let nine = [4_096; 9].into_iter().chain([2_048, 1_024, 64]);
+    assert_eq!((lengths(&usual), usual.packets()), (nine.collect(), 99));
+}
+
+#[test]
+fn a_message_of_2_to_the_32_coordinates_has_a_layout() {
+    for per_packet in [448, 352] {
+        let layout = Layout::new(1 << 32, per_packet).unwrap();
+        assert_eq!(layout.rows(), 1 << 20);
+        assert_eq!(layout.packet_range(layout.packets() - 1).end, 1 << 32);
+    }
 }
 
 /// Bytes a coordinate of every length, the promise of wire version 3: tails cost next to nothing.

@@ -37,6 +37,9 @@ impl Subject {
             let mut gradient = gaussian(layout.coordinates(), 5 + number as u32);
             // A spike, so that some rows are rotated twice, and one row that is not finite.
             gradient[0] = 50.0;
+            for zeros in gradient.chunks_mut(32).skip(1 + number).step_by(3) {
+                zeros.fill(0.0);
+            }
             if number == 1 && layout.rows() > 2 && codec != Codec::Raw {
                 gradient[layout.row_coordinates(1).start] = f32::NAN;
             }
@@ -86,7 +89,8 @@ pub(crate) static LARGE: LazyLock<Vec<Subject>> = LazyLock::new(|| {
     [(448, Codec::Rht), (32, Codec::Rht), (8_160, Codec::Rht), (704, Codec::Rht), (8_160, Codec::Raw)]
         .into_iter()
         .map(|(per_packet, codec)| {
-            let layout = Layout::new((1 << 15) + 1_700, per_packet).expect("a valid layout");
+            let layout = Layout::new((1 << 15) + 1_700, per_packet);
+            let layout = layout.and_then(|layout| layout.with_row_log2(15)).expect("a valid layout");
             Subject::new(layout, codec, codec.planes(), false)
         })
         .collect()

@@ -7,7 +7,7 @@
     decoder.put(arrived)                                                                    # truncated anywhere, None: lost
     decoder.decode([weight_sum, bias_sum], accumulate=True, seed=1, message=step, rank=rank)
 
-Packets are the host's to the byte (docs/reference/wire-format.md, codec rht, rows of up to 2^15). Needs PyTorch and Triton 3.6 or later; kernels are compiled when they
+Packets are the host's to the byte (docs/reference/wire-format.md, codec rht, rows of up to 2^12). Needs PyTorch and Triton 3.6 or later; kernels are compiled when they
 are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPRET=1), slowly. What is not there: docs/reference/gpu.md.
 
     _signs, _rotate, _statistics, _quantise, _header    the page's sections, as functions of kernels

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ._decode import DECODINGS, decode_rows
-from ._encode import FINE, NOT_FINITE, encode_rows
-from ._launch import classes_of, interpreted, scratch_of, tables
-from ._rows import Layout, layout_of
+from ._encode import encode_rows
+from ._launch import Launch, interpreted, tables
+from ._rows import MOST_ROW_LOG2, Layout, layout_of
 from ._tensors import Bound, device_of, guard, upload
 from ._values import KINDS
 
@@ -39,7 +39,7 @@ class _Plan:
         planes: int | Sequence[int] = 10,
         layer_classes: Sequence[int] | None = None,
         coordinates_per_packet: int | None = None,
-        row_log2: int = 15,
+        row_log2: int = MOST_ROW_LOG2,
         scratch: torch.Tensor | None = None,
     ) -> None:
         if dtype not in KINDS:
@@ -50,8 +50,8 @@ class _Plan:
             lengths, planes=planes, layer_classes=layer_classes, coordinates_per_packet=coordinates_per_packet, row_log2=row_log2
         )
         processors = 0 if interpreted() else torch.cuda.get_device_properties(chosen).multi_processor_count
-        self._classes = classes_of(self.layout, chosen, dtype, processors)
-        needed = scratch_of(self._classes)
+        self._launch = Launch(self.layout, chosen, dtype, processors)
+        needed = self._launch.scratch
         #: Of its kernels alone, or of all plans that run on one stream, one after the other. Zeros: what is behind a shorter row is transformed as well, for nobody.
         self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.zeros(needed, dtype=torch.float32, device=chosen)
         self._tables = tables(chosen)
@@ -85,15 +85,13 @@ class Encoder(_Plan):
     """Encodes tensors of given lengths (in coordinates) and one type into packets of codec rht, bit for bit as the host does.
 
     All memory is taken here, so that `run` may be captured in a CUDA graph. `packets` has the packets' bytes one behind the other (uint8,
-    `layout.offsets`); `figures` the energy per coordinate of each row (float64, NaN for marked rows), `status` 0 where a row is fine.
+    `layout.offsets`); `figures` the energy per coordinate of each row (float64, NaN for marked rows).
     """
 
     def __init__(self, lengths: Sequence[int], **options: Any) -> None:
         super().__init__(lengths, **options)
-        rows = len(self.layout.rows)
         self.packets = torch.zeros(self.layout.bytes, dtype=torch.uint8, device=self.device)
-        self.figures = torch.zeros(rows, dtype=torch.float64, device=self.device)
-        self.status = torch.zeros(rows, dtype=torch.int32, device=self.device)
+        self.figures = torch.zeros(len(self.layout.rows), dtype=torch.float64, device=self.device)
         #: Rows are important whose figure is at least this; device memory, so that it may follow from figures of the step before without the host.
         self.important_from = torch.full((1,), -math.inf, dtype=torch.float64, device=self.device)
 
@@ -104,30 +102,25 @@ class Encoder(_Plan):
         return self.run()
 
     def run(self, rows: range | None = None) -> torch.Tensor:
-        """The kernels alone, one for rows of 2^15 and one for others or a few, on the current stream; of some rows, which follow each other, if not of all."""
-        look = self._tables
+        """The kernel alone, on the current stream; of some rows, which follow each other, if not of all."""
+        look, (table, count, programs) = self._tables, self._launch.of(rows)
         with guard(self.device):
-            for one in self._classes:
-                table, count, programs = one.of(rows)
-                if not count:
-                    continue
-                encode_rows[(programs,)](
-                    self._bound.bases,
-                    table,
-                    self.numbers,
-                    self.important_from,
-                    look["peaks"],
-                    look["lines"],
-                    look["checks"],
-                    look["zeros"],
-                    self.packets,
-                    self.figures,
-                    self.status,
-                    self.scratch,
-                    count,
-                    **one.constants,
-                    ALIGNED=self._bound.aligned,
-                )
+            encode_rows[(programs,)](
+                self._bound.bases,
+                table,
+                self.numbers,
+                self.important_from,
+                look["peaks"],
+                look["lines"],
+                look["checks"],
+                look["zeros"],
+                self.packets,
+                self.figures,
+                self.scratch,
+                count,
+                **self._launch.constants,
+                ALIGNED=self._bound.aligned,
+            )
         return self.packets
 
     def compile(self) -> None:
@@ -143,13 +136,6 @@ class Encoder(_Plan):
         counted = torch.isfinite(ordered).sum()
         median = ordered[torch.clamp(counted // 2, max=ordered.numel() - 1)]
         self.important_from.copy_(torch.where(counted > 0, median, -math.inf).reshape(1))
-
-    def check(self) -> None:
-        """Waits for the last run, and raises where a row's σ was beyond f32: it was sent with the mark, as if it held an infinity."""
-        for number, status in enumerate(self.status.tolist()):
-            if status not in (FINE, NOT_FINITE):
-                row = self.layout.rows[number]
-                raise ValueError(f"tensors[{row.tensor}]: σ of coordinates {row.begin} to {row.begin + row.used - 1} is beyond f32")
 
     def to_bytes(self) -> list[bytes]:
         """Waits for the last run, and gives the packets."""
@@ -201,31 +187,26 @@ class Decoder(_Plan):
                     self.run(accumulate=accumulate)
 
     def run(self, rows: range | None = None, *, accumulate: bool = False) -> None:
-        """The kernels alone, as the encoder's, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""
-        look = self._tables
+        """The kernel alone, as the encoder's, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""
+        look, (table, count, programs) = self._tables, self._launch.of(rows)
         with guard(self.device):
-            for one in self._classes:
-                table, count, programs = one.of(rows)
-                if not count:
-                    continue
-                decode_rows[(programs,)](
-                    self._bound.bases,
-                    table,
-                    self.numbers,
-                    look["distortions"],
-                    look["centroids"],
-                    look["inverses"],
-                    look["offsets"],
-                    look["stretches"],
-                    look["checks"],
-                    look["zeros"],
-                    self.packets,
-                    self.lengths,
-                    self.scratch,
-                    count,
-                    **one.constants,
-                    ALIGNED=self._bound.aligned,
-                    DECODING=self._decoding,
-                    ACCUMULATE=accumulate,
-                )
-
+            decode_rows[(programs,)](
+                self._bound.bases,
+                table,
+                self.numbers,
+                look["distortions"],
+                look["centroids"],
+                look["inverses"],
+                look["offsets"],
+                look["stretches"],
+                look["checks"],
+                look["zeros"],
+                self.packets,
+                self.lengths,
+                self.scratch,
+                count,
+                **self._launch.constants,
+                ALIGNED=self._bound.aligned,
+                DECODING=self._decoding,
+                ACCUMULATE=accumulate,
+            )

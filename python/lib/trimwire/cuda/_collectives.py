@@ -24,7 +24,6 @@ from .. import _native
 from .._native import Work
 from .._operation import DEFAULT_PLANES, OperationOptions
 from ._desk import Desk, Kind, Outgoing, Ranks, Shape
-from ._encode import TOO_LARGE
 from ._launch import interpreted
 from ._tensors import is_capturing
 from ._values import KINDS
@@ -324,9 +323,6 @@ def _sent(desk: Desk, outgoing: Outgoing, rows: range, batch: list[_native.Row],
     layout = outgoing.encoder.layout
 
     def finish(row: _native.Row, number: int) -> None:
-        if int(outgoing.status[number]) == TOO_LARGE:
-            row.too_large()
-            return
         first, end = layout.bytes_of(range(number, number + 1))
         row.finish(outgoing.base + first, end - first, float(outgoing.figures[number]))
 

@@ -14,8 +14,8 @@ from triton.runtime.driver import driver
 
 from ._decode import DECODINGS, decode_rows
 from ._encode import encode_rows
-from ._launch import constants_of, launches_of_one
-from ._rows import MOST_ROW_LOG2, coordinates_that_fit
+from ._launch import constants_of
+from ._rows import coordinates_that_fit
 
 #: What is given to kernels; tables of f32 and scratch apart.
 _TYPES = {
@@ -25,7 +25,6 @@ _TYPES = {
     "important_from": torch.float64,
     "row_figures": torch.float64,
     "distortions": torch.float64,
-    "status": torch.int32,
     "checks": torch.int32,
     "zeros": torch.int32,
     "lines": torch.int64,
@@ -41,19 +40,16 @@ class Variant:
 
     #: 'encode', 'decode' or 'add' (decode into a sum).
     work: str
-    #: log2 of the coordinates that a program holds, and whether all rows have so many.
-    log2: int
-    whole: bool
     dtype: str
     coordinates_per_packet: int
 
     def __str__(self) -> str:
-        return f"{self.work}, {self.dtype}, rows of {'' if self.whole else 'up to '}2^{self.log2}"
+        return f"{self.work}, {self.dtype}, {self.coordinates_per_packet} coordinates a packet"
 
     def compiled(self, capability: int) -> Any:
         """The kernel for a compute capability (80, 90), out of Triton's cache where it is there. In a process that launches none: Triton is told of a GPU that is not there."""
         kernel: Any = encode_rows if self.work == "encode" else decode_rows
-        constants = constants_of(self.log2, self.whole, getattr(torch, self.dtype), self.coordinates_per_packet) | {"ALIGNED": True}
+        constants = constants_of(getattr(torch, self.dtype), self.coordinates_per_packet) | {"ALIGNED": True}
         if kernel is decode_rows:
             constants |= {"DECODING": DECODINGS["unbiased"], "ACCUMULATE": self.work == "add"}
         given = [_TYPES.get(name, torch.float32) for name in kernel.arg_names if name not in constants]
@@ -64,12 +60,12 @@ class Variant:
 
 
 def variants_of(dtypes: Iterable[str], coordinates_per_packet: int) -> list[Variant]:
-    """All that sums, shards and gathered tensors of these types need, whatever their lengths and planes, longest rows first."""
+    """All that sums, shards and gathered tensors of these types need, whatever their lengths and planes."""
     found = set()
     for dtype in dtypes:
         # Parts and sums of a shard leave as packets; what is added up is f32, whatever the type.
         works = [("encode", dtype), ("decode", dtype), ("encode", "float32"), ("decode", "float32"), ("add", "float32")]
-        found |= {Variant(work, *launch, kind, coordinates_per_packet) for work, kind in works for launch in launches_of_one(coordinates_per_packet)}
+        found |= {Variant(work, kind, coordinates_per_packet) for work, kind in works}
     # A group that begins holds packets of this one against the host's.
-    found.add(Variant("encode", MOST_ROW_LOG2, True, "float32", coordinates_that_fit()))
-    return sorted(found, key=lambda one: (-one.log2, one))
+    found.add(Variant("encode", "float32", coordinates_that_fit()))
+    return sorted(found)

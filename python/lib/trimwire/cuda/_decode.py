@@ -4,21 +4,17 @@
 import triton
 import triton.language as tl
 
-from ._header import MARK, check_of, first_word, swapped
-from ._pack import halves_of, of_bytes, turned
+from ._header import HEADER_MASK, MARK, blocks_field, check_of, first_word, mask_bytes, swapped
+from ._pack import got, halves_of, of_bytes, turned
 from ._quantise import fine_magnitude, inverse_line_of, zone_of
 from ._rotate import anchored, apart, hadamard, power_f64, together, working_exponent
-from ._rows import COLUMNS
+from ._rows import COLUMNS, HEADER_BYTES
 from ._signs import SECOND, draw, flipped, flipped_in_fours
-from ._statistics import length_of, packet_of, place_of
+from ._statistics import head_of, length_of, packet_of, place_of
 from ._values import added
 
 _COLUMNS = tl.constexpr(COLUMNS)
-_HEADER = tl.constexpr(20)
-#: Blocks of packets that did not: sixteen coordinates a thread, or fewer.
-_TILE = tl.constexpr(64)
-#: Half blocks of 32 coordinates of packets that arrived whole: two a thread of a row of 2^15.
-_HALVES = tl.constexpr(1024)
+_HEADER = tl.constexpr(HEADER_BYTES)
 #: How a decoding is told.
 DECODINGS = {"unbiased": 0, "mmse": 1, "paper": 2}
 _UNBIASED, _PAPER = tl.constexpr(0), tl.constexpr(2)
@@ -36,16 +32,15 @@ def _kept(planes, flat, kappa, distortions):
 
 
 @triton.jit(noinline=True)
-def _whole(packets, values, figures, first_byte, sent, d, k, D: tl.constexpr, KP: tl.constexpr):
+def _whole(packets, values, figures, first_byte, sent, d, k, D: tl.constexpr, KP: tl.constexpr, WORDS: tl.constexpr):
     """The same of a row of which nine planes or ten arrived of all coordinates, as most do: sixteen coordinates of a packet a thread."""
     values = tl.multiple_of(values, 16)
-    TILE: tl.constexpr = min(D // 32, _HALVES)
+    # Two a thread.
+    TILE: tl.constexpr = D // 32
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
     for tile in range(0, (d // 16 + TILE - 1) // TILE):
-        half = tile * TILE + tl.arange(0, TILE)
-        if d < 16 * TILE:
-            # Threads that are too many do what the last one does.
-            half = tl.minimum(half, d // 16 - 1)
+        # Threads that are too many do what the last one does.
+        half = tl.minimum(tile * TILE + tl.arange(0, TILE), d // 16 - 1)
         packet = packet_of(half // 2, d, k)
         start, n = place_of(packet, d, k)
         at = figures + packet
@@ -53,23 +48,21 @@ def _whole(packets, values, figures, first_byte, sent, d, k, D: tl.constexpr, KP
         amplitude = tl.load(at + KP) * (17 / 32)
         inverse, offset = tl.load(at + 3 * KP), tl.load(at + 4 * KP)
         within = half * 16 - start
-        body = packets + first_byte + ((packet + 1) * _HEADER + start // 8 * width).to(tl.int64)
-        bits_at = (body + within // 8).to(tl.pointer_type(tl.int16))
-        bytes_at = (body + n + within).to(tl.pointer_type(tl.int32))
+        body = packets + first_byte + (head_of(packet, d, k, width) + _HEADER + mask_bytes(n // 32)).to(tl.int64)
+        bits_at = body + within // 8
+        bytes_at = body + n + within
         # All that is read is under way before any of it is used.
         eighths = ()
         ninths = ()
         for four in tl.static_range(4):
-            eighths = eighths + (tl.load(bytes_at + four).to(tl.uint32, bitcast=True),)
+            eighths = eighths + (got(bytes_at + 4 * four, 4, WORDS),)
             # Of nine planes the middle of what they leave open.
-            ninths = ninths + (tl.load(bytes_at + n // 4 + four, mask=half < tl.where(sent > 9, D // 16, 0), other=-2139062144).to(tl.uint32, bitcast=True),)
+            ninths = ninths + (got(bytes_at + n + 4 * four, 4, WORDS, half < tl.where(sent > 9, D // 16, 0), 0x80808080 if WORDS else 0x80),)
         twos = ()
         for pair in tl.static_range(4):
             # Planes 7 and 5, 6 and 4, 3 and 1, 2 and 0.
             plane = 7 - pair // 2 * 4 - pair % 2
-            low = tl.load(bits_at + plane * (n // 16)).to(tl.uint16, bitcast=True).to(tl.uint32)
-            high = tl.load(bits_at + (plane - 2) * (n // 16)).to(tl.uint16, bitcast=True).to(tl.uint32)
-            twos = twos + (low | (high << 16),)
+            twos = twos + (got(bits_at + plane * (n // 8), 2, WORDS) | (got(bits_at + (plane - 2) * (n // 8), 2, WORDS) << 16),)
         low0, low1 = halves_of(twos[0], twos[1])
         high0, high1 = halves_of(twos[2], twos[3])
         indices = turned(low0, high0) + turned(low1, high1)
@@ -114,37 +107,44 @@ def _unscaled(v, e, marked):
     return v
 
 
+@triton.jit
+def _emptied(v, blocks, fours):
+    """Values in fours, those numbers of the row, with exact zeros in zero blocks."""
+    return tl.where(tl.load(blocks + fours // 8)[:, None] == 1, 0.0, v)
+
+
 @triton.jit(noinline=True)
-def _summed(values, base, begin, used, e, marked, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+def _summed(values, blocks, base, begin, used, e, marked, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
     """Adds a row's values to its tensor: a quarter at a time, as registers are for loads that are under way."""
     values = tl.multiple_of(values, 16)
     for quarter in range(0, 4):
-        at = quarter * (D // 4) + tl.arange(0, D // 16)[:, None] * 4 + tl.arange(0, 4)[None, :]
-        v = _unscaled(tl.load(values + at), e, marked)
+        fours = quarter * (D // 16) + tl.arange(0, D // 16)
+        at = fours[:, None] * 4 + tl.arange(0, 4)[None, :]
+        v = _unscaled(_emptied(tl.load(values + at), blocks, fours), e, marked)
         added(base, begin, used, at, v, (quarter + 1) * (D // 4), KIND, ALIGNED, True)
 
 
 @triton.jit(noinline=True)
-def _finished(values, words, zeros, base, begin, used, e, marked, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+def _finished(values, words, blocks, zeros, base, begin, used, e, marked, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
     """Undoes the first rotation, and writes a row's values to its tensor."""
     values = tl.multiple_of(values, 16)
     words = tl.multiple_of(words, 16)
-    v = _unscaled(_back(values, words, zeros, log2, D, LOG2), e, marked)
-    at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    fours = tl.arange(0, D // 4)
+    v = _unscaled(_emptied(_back(values, words, zeros, log2, D, LOG2), blocks, fours), e, marked)
+    at = fours[:, None] * 4 + tl.arange(0, 4)[None, :]
     added(base, begin, used, at, v, D, KIND, ALIGNED, False)
 
 
 @triton.jit(noinline=True)
 def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, D: tl.constexpr, KP: tl.constexpr, DECODING: tl.constexpr):
     """What is known of a row's coordinates, as values at the working scale."""
-    TILE: tl.constexpr = min(D // 128, _TILE)
+    # Sixteen coordinates a thread.
+    TILE: tl.constexpr = D // 128
     group = tl.arange(0, 4)[None, :]
     within = tl.arange(0, 8)[None, None, :]
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
     for tile in range(0, (d // 32 + TILE - 1) // TILE):
-        block = tile * TILE + tl.arange(0, TILE)
-        if d < 32 * TILE:
-            block = tl.minimum(block, d // 32 - 1)
+        block = tl.minimum(tile * TILE + tl.arange(0, TILE), d // 32 - 1)
         packet = packet_of(block, d, k)
         start, n = place_of(packet, d, k)
         at = figures + packet
@@ -160,7 +160,7 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, 
         # Eight coordinates of a bit plane are a byte: of all of them the plane is known, or of none.
         place = (block * 32 - start)[:, None] + group * 8
         planes = whole + (place < partial).to(tl.int32)
-        body = packets + first_byte + ((packet + 1) * _HEADER).to(tl.int64) + start // 8 * width
+        body = packets + first_byte + (head_of(packet, d, k, width) + _HEADER + mask_bytes(n // 32)).to(tl.int64)
         byte_at = body[:, None] + place // 8
         upper = tl.zeros((TILE, 4), tl.int32)
         lower = tl.zeros((TILE, 4), tl.int32)
@@ -201,8 +201,27 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, d, k, 
 
 
 @triton.jit
-def _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, d, log2, k, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, DECODING: tl.constexpr, ACCUMULATE: tl.constexpr):
+def _zeros(packets, figures, blocks, first_byte, width, d, k, D: tl.constexpr, KP: tl.constexpr, WORDS: tl.constexpr):
+    """Writes which blocks of a row are known to be zero."""
+    block = tl.arange(0, D // 32)
+    packet = packet_of(tl.minimum(block, d // 32 - 1), d, k)
+    start, n = place_of(packet, d, k)
+    nth = block - start // 32
+    known = tl.load((figures + 7 * KP + packet).to(tl.pointer_type(tl.int32)))
+    zero = (known >> tl.minimum(nth, HEADER_MASK - 1)) & 1
+    if not WORDS:
+        in_body = n > 32 * HEADER_MASK
+        at = packets + first_byte + (head_of(packet, d, k, width) + _HEADER + nth // 8).to(tl.int64)
+        byte = tl.load(at, mask=in_body & (known == 1) & (block < d // 32), other=0).to(tl.int32)
+        zero = tl.where(in_body, (byte >> (nth % 8)) & 1, zero)
+    tl.store(blocks + block, zero)
+
+
+@triton.jit
+def _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, blocks, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, WORDS: tl.constexpr, DECODING: tl.constexpr, ACCUMULATE: tl.constexpr):
     """A row of d = 2^log2 coordinates in k packets."""
+    log2, k = length_of(line)
+    d = 1 << log2
     packet = tl.arange(0, KP)
     start, n = place_of(packet, d, k)
     base, begin, used = tl.load(bases + tl.load(line)), tl.load(line + 1), tl.load(line + 2).to(tl.int32)
@@ -214,30 +233,36 @@ def _decode_row(bases, line, message, seed, stream, key_message, key_rank, disto
     # Only what says what is expected is read: a wrong header is a lost packet.
     length = tl.load(lengths + first_packet + packet, mask=packet < k, other=0)
     arrived = (length >= _HEADER) & (packet < k)
-    head = (packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width).to(tl.pointer_type(tl.int32))
-    w0 = swapped(tl.load(head, mask=arrived, other=0))
-    w1 = swapped(tl.load(head + 1, mask=arrived, other=0))
-    w2 = swapped(tl.load(head + 2, mask=arrived, other=0))
-    w3 = swapped(tl.load(head + 3, mask=arrived, other=0))
-    w4 = swapped(tl.load(head + 4, mask=arrived, other=0))
+    head = packets + first_byte + head_of(packet, d, k, width).to(tl.int64)
+    w0 = swapped(got(head, 4, WORDS, arrived, 0).to(tl.int32, bitcast=True))
+    w1 = swapped(got(head + 4, 4, WORDS, arrived, 0).to(tl.int32, bitcast=True))
+    w2 = swapped(got(head + 8, 4, WORDS, arrived, 0).to(tl.int32, bitcast=True))
+    w3 = swapped(got(head + 12, 4, WORDS, arrived, 0).to(tl.int32, bitcast=True))
+    w4 = swapped(got(head + 16, 4, WORDS, arrived, 0).to(tl.int32, bitcast=True))
     # Importance and *last* are not compared.
     arrived &= ((w0 ^ first_word(layer_class, 0, 0, stream)) & ~0x110000) == 0
-    arrived &= (w1 == message) & (((w2 >> 8) & 0xFFFFF) == first_packet + packet) & ((w2 & 0xFF) == n // 32)
-    arrived &= (((w2 >> 28) & 15) < 10) & ((w4 & 0xFFFF) == check_of(w0, w1, w2, w3, w4, checks))
-    pattern = w3 & 0x7FFFFFFF
-    arrived &= (pattern < 0x7F800000) | (w3 == MARK)
+    arrived &= (w1 == message) & (((w2 >> 8) & 0xFFFFFF) == first_packet + packet)
+    arrived &= (((w2 >> 4) & 15) < 10) & ((w4 & 0xFFFF) == check_of(w0, w1, w2, w3, w4, checks))
+    count = n // 32
+    in_header = count <= HEADER_MASK
+    mask = tl.where(in_header, w3 & ((1 << tl.minimum(count, HEADER_MASK)) - 1), 0)
+    arrived &= (w3 & 0xFFFF) == blocks_field(count, mask)
+    pattern = ((w2 & 7) << 28) | (((w3 >> 16) & 0xFFFF) << 12)
+    spun = (w2 >> 3) & 1
+    mark = pattern == MARK
+    arrived &= (pattern < 0x7F800000) | (mark & (spun == 0) & (mask == 0))
     # Of packets that disagree the first one is believed.
-    spun = (w3 < 0).to(tl.int32)
     first = tl.min(tl.where(arrived, packet, KP), axis=0)
     twice = tl.max(tl.where(packet == first, spun, 0), axis=0)
     arrived &= spun == twice
-    marked = tl.max((arrived & (w3 == MARK)).to(tl.int32), axis=0) == 1
+    marked = tl.max((arrived & mark).to(tl.int32), axis=0) == 1
 
-    body = tl.where(arrived, tl.minimum(length - _HEADER, n // 8 * width), 0)
+    beyond = length - _HEADER - mask_bytes(count)
+    body = tl.where(arrived, tl.minimum(tl.maximum(beyond, 0), n // 8 * width), 0)
     eighth = tl.maximum(n // 8, 1)
     whole = tl.where(body < n, body // eighth, 8 + (body - n) // (eighth * 8))
     partial = tl.where(body < n, (body - whole * eighth) * 8, body - n - (whole - 8) * n)
-    sigma = tl.where(arrived & (w3 != MARK), pattern, 0).to(tl.float32, bitcast=True)
+    sigma = tl.where(arrived & ~mark, pattern, 0).to(tl.float32, bitcast=True)
     kappa, peak = (w4 >> 24) & 0xFF, (w4 >> 16) & 0xFF
     wide = sigma.to(tl.float64)
     share = kappa.to(tl.float64) / 255.0
@@ -268,6 +293,9 @@ def _decode_row(bases, line, message, seed, stream, key_message, key_rank, disto
     tl.store(at + 4 * KP, tl.load(offsets + peak))
     tl.store(at + 5 * KP, tl.load(stretches + peak))
     tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), tl.where(kappa == 255, tl.where(peak <= 1, 2, 1), 0))
+    # Of the header's mask the bits; of one in the body whether it arrived.
+    known = tl.where(in_header, mask, (beyond >= 0).to(tl.int32))
+    tl.store((at + 7 * KP).to(tl.pointer_type(tl.int32)), tl.where(arrived, known, 0))
     draw(words, seed, row, key_message, key_rank, D)
     # Most rows are rotated once, and most packets arrive whole.
     if twice == 1:
@@ -276,8 +304,9 @@ def _decode_row(bases, line, message, seed, stream, key_message, key_rank, disto
     complete = tl.min(tl.where(packet < k, whole, 10), axis=0) >= tl.maximum(sent, least)
     # Other threads of the program read what this one has written.
     tl.debug_barrier()
+    _zeros(packets, figures, blocks, first_byte, width, d, k, D, KP, WORDS)
     if complete:
-        _whole(packets, values, figures, first_byte, sent, d, k, D, KP)
+        _whole(packets, values, figures, first_byte, sent, d, k, D, KP, WORDS)
     else:
         _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), d, k, D, KP, DECODING)
     tl.debug_barrier()
@@ -287,9 +316,9 @@ def _decode_row(bases, line, message, seed, stream, key_message, key_rank, disto
     if ACCUMULATE:
         _turned_back(values, words, zeros, log2, D, LOG2)
         tl.debug_barrier()
-        _summed(values, base, begin, used, e, marked.to(tl.int32), D, KIND, ALIGNED)
+        _summed(values, blocks, base, begin, used, e, marked.to(tl.int32), D, KIND, ALIGNED)
     else:
-        _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), log2, D, LOG2, KIND, ALIGNED)
+        _finished(values, words, blocks, zeros, base, begin, used, e, marked.to(tl.int32), log2, D, LOG2, KIND, ALIGNED)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -310,28 +339,22 @@ def decode_rows(
     rows,
     D: tl.constexpr,
     LOG2: tl.constexpr,
-    K: tl.constexpr,
     KP: tl.constexpr,
     KIND: tl.constexpr,
     ALIGNED: tl.constexpr,
+    WORDS: tl.constexpr,
     DECODING: tl.constexpr,
     ACCUMULATE: tl.constexpr,
-    WHOLE: tl.constexpr,
 ):
-    """Rows of D coordinates in K packets each, of which `lengths` bytes arrived. Every program has D + D/16 + 8 · KP words of `scratch`."""
-    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
+    """Rows of up to D coordinates in up to KP packets, of which `lengths` bytes arrived. Every program has D + D/16 + D/32 + 8 · KP words of `scratch`."""
+    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + D // 32 + 8 * KP)
     figures = values + D
     words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
     key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
     index = tl.program_id(0)
     while index < rows:
-        line = table + index * _COLUMNS
-        if WHOLE:
-            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, D, LOG2, K, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE)
-        else:
-            log2, k = length_of(line)
-            _decode_row(bases, line, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, 1 << log2, log2, k, D, LOG2, KP, KIND, ALIGNED, DECODING, ACCUMULATE)
+        _decode_row(bases, table + index * _COLUMNS, message, seed, stream, key_message, key_rank, distortions, centroids, inverses, offsets, stretches, checks, zeros, packets, lengths, values, figures, words, words + D // 16, D, LOG2, KP, KIND, ALIGNED, WORDS, DECODING, ACCUMULATE)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

@@ -82,7 +82,7 @@ class Outgoing:
 
     def __init__(self, encoder: Encoder, base: int, memory: torch.Tensor) -> None:
         self.encoder, self.base, self._memory = encoder, base, memory
-        self.figures, self.status = (_pinned(like) for like in (encoder.figures, encoder.status))
+        self.figures = _pinned(encoder.figures)
         self._important_from: float | None = None
 
     def prepare(self, ranks: Ranks, message: int, important_from: float) -> None:
@@ -96,8 +96,7 @@ class Outgoing:
         """Has these rows' packets copied to pinned memory, and what is told of them."""
         first, end = self.encoder.layout.bytes_of(rows)
         self._memory[self.base + first : self.base + end].copy_(self.encoder.packets[first:end], non_blocking=True)
-        for there, here in ((self.encoder.figures, self.figures), (self.encoder.status, self.status)):
-            here[rows.start : rows.stop].copy_(there[rows.start : rows.stop], non_blocking=True)
+        self.figures[rows.start : rows.stop].copy_(self.encoder.figures[rows.start : rows.stop], non_blocking=True)
 
 
 class Incoming:

@@ -4,8 +4,8 @@
 import triton
 import triton.language as tl
 
-from ._header import MARK, check_of, first_word, swapped
-from ._pack import halves_of, in_bytes, turned
+from ._header import HEADER_MASK, MARK, blocks_field, check_of, first_word, mask_bytes, swapped
+from ._pack import halves_of, in_bytes, put, turned
 from ._quantise import code_word
 from ._rotate import (
     anchored,
@@ -21,18 +21,13 @@ from ._rotate import (
     together,
     working_exponent,
 )
-from ._rows import COLUMNS
+from ._rows import COLUMNS, HEADER_BYTES
 from ._signs import SECOND, draw, flipped_in_eights
-from ._statistics import length_of, packet_of, place_of, statistics, sums
+from ._statistics import head_of, length_of, packet_of, place_of, statistics, sums
 from ._values import loaded, loaded_in_fours
 
 _COLUMNS = tl.constexpr(COLUMNS)
-#: What becomes of a row: in order; marked, as it holds NaN or an infinity; marked, as a σ is beyond f32.
-FINE, NOT_FINITE, TOO_LARGE = 0, 1, 2
-_NOT_FINITE, _TOO_LARGE = tl.constexpr(NOT_FINITE), tl.constexpr(TOO_LARGE)
-_HEADER = tl.constexpr(20)
-#: Half blocks of 32 coordinates that are packed at a time: two a thread of a row of 2^15.
-_TILE = tl.constexpr(1024)
+_HEADER = tl.constexpr(HEADER_BYTES)
 
 
 @triton.jit
@@ -65,8 +60,8 @@ def _stored(values, vs, zeros, D: tl.constexpr):
 
 
 @triton.jit(noinline=True)
-def _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
-    """Writes a row's working values to `values`, rotated once. Gives e of the working scale, whether the row is finite, and whether it is to be rotated twice."""
+def _rotated(base, begin, used, words, values, blocks, zeros, seed, row, key_message, key_rank, log2, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+    """Writes a row's working values to `values`, rotated once, and to `blocks` which were not all zero before. Gives e of the working scale, whether the row is finite, and whether it is to be rotated twice."""
     values = tl.multiple_of(values, 16)
     first, second = loaded_in_fours(base, begin, used, D, KIND, ALIGNED)
     most = tl.max(tl.maximum(tl.abs(first), tl.abs(second), propagate_nan=tl.PropagateNan.ALL).to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=1)
@@ -77,6 +72,8 @@ def _rotated(base, begin, used, words, values, zeros, seed, row, key_message, ke
     if (e != 0) | (finite == 0):
         first = tl.where(finite, scaled(first, e), 0.0)
         second = tl.where(finite, scaled(second, e), 0.0)
+    filled = tl.max(((first != 0.0) | (second != 0.0)).to(tl.int32), axis=1)
+    tl.store(blocks + tl.arange(0, D // 32), tl.max(tl.reshape(filled, (D // 32, 4)), axis=1))
     xs = apart(first, 4) + apart(second, 4)
     estimate = estimated_concentration(xs, scaled(largest, e), 8)
     twice = (estimate > 1 / 256) & (estimate < 0.995)
@@ -106,18 +103,17 @@ def _rotated_again(words, values, zeros, seed, row, key_message, key_rank, log2,
 
 
 @triton.jit(noinline=True)
-def _planes(packets, values, figures, lines, first_byte, planes, finite, d, k, D: tl.constexpr, KP: tl.constexpr):
+def _planes(packets, values, figures, lines, first_byte, planes, finite, d, k, D: tl.constexpr, KP: tl.constexpr, WORDS: tl.constexpr):
     """Codes of a row's working values, and their planes into its packets: sixteen coordinates of a packet a thread."""
     values = tl.multiple_of(values, 16)
-    TILE: tl.constexpr = min(D // 32, _TILE)
+    # Two a thread.
+    TILE: tl.constexpr = D // 32
     width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
     # Rows that are not finite have zeros in all planes.
     kept = tl.where(finite, 0xFFFFFFFF, 0).to(tl.uint32)
     for tile in range(0, (d // 16 + TILE - 1) // TILE):
-        half = tile * TILE + tl.arange(0, TILE)
-        if d < 16 * TILE:
-            # Threads that are too many do what the last one does.
-            half = tl.minimum(half, d // 16 - 1)
+        # Threads that are too many do what the last one does.
+        half = tl.minimum(tile * TILE + tl.arange(0, TILE), d // 16 - 1)
         packet = packet_of(half // 2, d, k)
         start, n = place_of(packet, d, k)
         scale = tl.load(figures + packet)
@@ -142,27 +138,35 @@ def _planes(packets, values, figures, lines, first_byte, planes, finite, d, k, D
         # Planes 7 and 5, 6 and 4, 3 and 1, 2 and 0: two bytes each.
         by_two = halves_of(low0, low1) + halves_of(high0, high1)
         within = half * 16 - start
-        body = packets + first_byte + ((packet + 1) * _HEADER + start // 8 * width).to(tl.int64)
-        bits_at = (body + within // 8).to(tl.pointer_type(tl.int16))
+        body = packets + first_byte + (head_of(packet, d, k, width) + _HEADER + mask_bytes(n // 32)).to(tl.int64)
+        bits_at = body + within // 8
         for plane in tl.static_range(8):
             # Whole planes are sent or not: a branch of the program, no mask.
             if plane < planes:
                 two = by_two[(7 - plane) // 4 * 2 + (7 - plane) % 2]
                 if (7 - plane) // 2 % 2 == 1:
                     two = two >> 16
-                tl.store(bits_at + plane * (n // 16), two.to(tl.int16))
+                put(bits_at + plane * (n // 8), two, 2, WORDS)
         if planes > 8:
-            bytes_at = (body + n + within).to(tl.pointer_type(tl.int32))
+            bytes_at = body + n + within
             for four in tl.static_range(4):
-                tl.store(bytes_at + four, eighths[four].to(tl.int32, bitcast=True))
+                put(bytes_at + 4 * four, eighths[four], 4, WORDS)
             if planes > 9:
                 for four in tl.static_range(4):
-                    tl.store(bytes_at + n // 4 + four, ninths[four].to(tl.int32, bitcast=True))
+                    put(bytes_at + n + 4 * four, ninths[four], 4, WORDS)
 
 
 @triton.jit
-def _encode_row(bases, line, message, seed, stream, key_message, key_rank, threshold, peaks, lines, checks, zeros, packets, row_figures, status, values, figures, words, d, log2, k, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, WHOLE: tl.constexpr):
+def _zeros_of(blocks, first, count, nth):
+    """Whether block `nth` of a packet's `count` is zero, 0 or 1; `first` is the packet's first one within the row."""
+    return ((tl.load(blocks + first + nth, mask=nth < count, other=1) == 0) & (nth < count)).to(tl.int32)
+
+
+@triton.jit
+def _encode_row(bases, line, message, seed, stream, key_message, key_rank, threshold, peaks, lines, checks, zeros, packets, row_figures, values, figures, words, blocks, D: tl.constexpr, LOG2: tl.constexpr, KP: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, WORDS: tl.constexpr):
     """A row of d = 2^log2 coordinates in k packets."""
+    log2, k = length_of(line)
+    d = 1 << log2
     packet = tl.arange(0, KP)
     start, n = place_of(packet, d, k)
     base, begin, used = tl.load(bases + tl.load(line)), tl.load(line + 1), tl.load(line + 2).to(tl.int32)
@@ -170,20 +174,17 @@ def _encode_row(bases, line, message, seed, stream, key_message, key_rank, thres
     layer_class, planes = tl.load(line + 5).to(tl.int32), tl.load(line + 6).to(tl.int32)
     first_byte, last = tl.load(line + 7), tl.load(line + 8).to(tl.int32)
 
-    e, finite, twice = _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, log2, D, LOG2, KIND, ALIGNED)
+    e, finite, twice = _rotated(base, begin, used, words, values, blocks, zeros, seed, row, key_message, key_rank, log2, D, LOG2, KIND, ALIGNED)
     if twice == 1:
         _rotated_again(words + D // 32, values, zeros, seed, row, key_message, key_rank + SECOND, log2, D, LOG2)
     gain = power_f64(e) * tl.where(twice == 1, power_f64(tl.zeros((), tl.int32) + log2 // 2), tl.sqrt(tl.zeros((), tl.float64) + d))
     # Other threads of the program read what this one has written.
     tl.debug_barrier()
 
-    q, a, m = sums(values, d, k, KP, WHOLE)
+    q, a, m = sums(values, d, k, KP)
     sigma, kappa, peak, scale = statistics(q, a, m, n, gain, peaks)
     infinite = (sigma.to(tl.int32, bitcast=True) >= 0x7F800000) & (packet < k)
-    fits = tl.max(infinite.to(tl.int32), axis=0) == 0
-    tl.store(status + row, tl.where(finite == 1, tl.where(fits, 0, _TOO_LARGE), _NOT_FINITE))
-    finite = (finite == 1) & fits
-    twice = twice * fits.to(tl.int32)
+    finite = (finite == 1) & (tl.max(infinite.to(tl.int32), axis=0) == 0)
     tl.store(figures + packet, scale)
     tl.store((figures + KP + packet).to(tl.pointer_type(tl.int32)), peak)
     wide = sigma.to(tl.float64)
@@ -193,32 +194,40 @@ def _encode_row(bases, line, message, seed, stream, key_message, key_rank, thres
     # In order, packet by packet: importance is binding, too.
     energy = tl.full((), 0.0, tl.float64)
     terms = (figures + 2 * KP).to(tl.pointer_type(tl.float64))
-    for some in range(0, k // 25):
-        for nth in tl.static_range(25):
-            energy += tl.load(terms + some * 25 + nth)
-    for nth in range(k // 25 * 25, k):
+    for nth in range(0, k):
         energy += tl.load(terms + nth)
     figure = energy / d
     marked = finite == 0
     tl.store(row_figures + row, tl.where(marked, float("nan"), figure))
     important = ((figure >= threshold) | marked).to(tl.int32)
 
+    count = tl.where(packet < k, n // 32, 0)
+    mask = tl.zeros((KP,), tl.int32)
+    for nth in tl.static_range(HEADER_MASK):
+        mask |= _zeros_of(blocks, start // 32, count, nth) << nth
     ends = ((last == 1) & (packet == k - 1)).to(tl.int32)
     w0 = first_word(layer_class, important, ends, stream)
-    w2 = ((first_packet + packet) << 8) | (n // 32)
-    w3 = tl.where(finite, sigma.to(tl.int32, bitcast=True) | (twice << 31), MARK)
+    # 19 bits of σ: the upper three, the others.
+    pattern = tl.where(finite, sigma.to(tl.int32, bitcast=True), MARK) >> 12
+    w2 = ((first_packet + packet) << 8) | (tl.where(finite, twice, 0) << 3) | (pattern >> 16)
+    w3 = (pattern << 16) | blocks_field(n // 32, tl.where(finite, mask, 0))
     w4 = tl.where(finite, (kappa << 24) | (peak << 16), 0)
     w4 = w4 | check_of(w0, message, w2, w3, w4, checks)
     width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
-    head = packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width
-    head = head.to(tl.pointer_type(tl.int32))
-    tl.store(head, swapped(w0), mask=packet < k)
-    tl.store(head + 1, swapped(tl.zeros((KP,), tl.int32) + message), mask=packet < k)
-    tl.store(head + 2, swapped(w2), mask=packet < k)
-    tl.store(head + 3, swapped(w3), mask=packet < k)
-    tl.store(head + 4, swapped(w4), mask=packet < k)
+    head = packets + first_byte + head_of(packet, d, k, width).to(tl.int64)
+    put(head, swapped(w0), 4, WORDS, packet < k)
+    put(head + 4, swapped(tl.zeros((KP,), tl.int32) + message), 4, WORDS, packet < k)
+    put(head + 8, swapped(w2), 4, WORDS, packet < k)
+    put(head + 12, swapped(w3), 4, WORDS, packet < k)
+    put(head + 16, swapped(w4), 4, WORDS, packet < k)
+    if not WORDS:
+        byte = tl.arange(0, D // 256)[None, :]
+        eight = tl.zeros((KP, D // 256), tl.int32)
+        for bit in tl.static_range(8):
+            eight |= _zeros_of(blocks, start[:, None] // 32, count[:, None], byte * 8 + bit) << bit
+        tl.store(head[:, None] + _HEADER + byte, tl.where(finite, eight, 0).to(tl.uint8), mask=byte < mask_bytes(count)[:, None])
 
-    _planes(packets, values, figures, lines, first_byte, planes, finite, d, k, D, KP)
+    _planes(packets, values, figures, lines, first_byte, planes, finite, d, k, D, KP, WORDS)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -233,19 +242,17 @@ def encode_rows(
     zeros,
     packets,
     row_figures,
-    status,
     scratch,
     rows,
     D: tl.constexpr,
     LOG2: tl.constexpr,
-    K: tl.constexpr,
     KP: tl.constexpr,
     KIND: tl.constexpr,
     ALIGNED: tl.constexpr,
-    WHOLE: tl.constexpr,
+    WORDS: tl.constexpr,
 ):
-    """Rows of D coordinates in K packets each; where they are not WHOLE, of up to so many, each as its line says. Every program has D + D/16 + 8 · KP words of `scratch`."""
-    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
+    """Rows of up to D coordinates in up to KP packets, each as its line says. Every program has D + D/16 + D/32 + 8 · KP words of `scratch`."""
+    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + D // 32 + 8 * KP)
     figures = values + D
     words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
@@ -253,12 +260,7 @@ def encode_rows(
     threshold = tl.load(important_from)
     index = tl.program_id(0)
     while index < rows:
-        line = table + index * _COLUMNS
-        if WHOLE:
-            _encode_row(bases, line, message, seed, stream, key_message, key_rank, threshold, peaks, lines, checks, zeros, packets, row_figures, status, values, figures, words, D, LOG2, K, D, LOG2, KP, KIND, ALIGNED, WHOLE)
-        else:
-            log2, k = length_of(line)
-            _encode_row(bases, line, message, seed, stream, key_message, key_rank, threshold, peaks, lines, checks, zeros, packets, row_figures, status, values, figures, words, 1 << log2, log2, k, D, LOG2, KP, KIND, ALIGNED, WHOLE)
+        _encode_row(bases, table + index * _COLUMNS, message, seed, stream, key_message, key_rank, threshold, peaks, lines, checks, zeros, packets, row_figures, values, figures, words, words + D // 16, D, LOG2, KP, KIND, ALIGNED, WORDS)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

@@ -8,12 +8,15 @@ import numpy.typing as npt
 import triton
 import triton.language as tl
 
+from ._rows import MASK_IN_HEADER
+
 POLYNOMIAL = 0x5935
 #: The canonical NaN, where a row is not finite.
 MARK = tl.constexpr(0x7FC00000)
-#: Version 4, DATA.
-_KIND = tl.constexpr(0x41)
-
+#: Version 5, DATA.
+_KIND = tl.constexpr(0x51)
+#: Bits of the mask of zero blocks that the header has room for.
+HEADER_MASK = tl.constexpr(MASK_IN_HEADER)
 
 #: Bytes that the check is over.
 _CHECKED = 18
@@ -54,6 +57,18 @@ def check_of(w0, w1, w2, w3, w4, table):
     """The check over four words and the upper half of a fifth."""
     found = _added(w0, 4, table) ^ _added(w1, 4, table + 1024) ^ _added(w2, 4, table + 2048)
     return found ^ _added(w3, 4, table + 3072) ^ _added(w4, 2, table + 4096)
+
+
+@triton.jit
+def mask_bytes(blocks):
+    """Bytes of the mask in front of plane 0 of a packet of so many blocks."""
+    return tl.where(blocks > HEADER_MASK, (blocks + 7) // 8, 0)
+
+
+@triton.jit
+def blocks_field(blocks, zeros):
+    """The 16 bits of a packet's blocks and, where there is room, of which are zero."""
+    return tl.where(blocks > HEADER_MASK, 0x8000 + blocks, (1 << tl.minimum(blocks, HEADER_MASK)) | zeros)
 
 
 @triton.jit

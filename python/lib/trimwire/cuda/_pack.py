@@ -6,6 +6,34 @@ import triton.language as tl
 
 
 @triton.jit
+def put(at, word, BYTES: tl.constexpr, WORDS: tl.constexpr, mask=None):
+    """Writes the lower bytes of words, two or four, to packets: at once where packets are made of WORDS, which masks of zero blocks in bodies are not."""
+    if WORDS:
+        if BYTES == 2:
+            tl.store(at.to(tl.pointer_type(tl.int16)), word.to(tl.int16), mask=mask)
+        else:
+            tl.store(at.to(tl.pointer_type(tl.int32)), word.to(tl.int32, bitcast=True), mask=mask)
+    else:
+        for byte in tl.static_range(BYTES):
+            tl.store(at + byte, ((word >> (8 * byte)) & 0xFF).to(tl.uint8), mask=mask)
+
+
+@triton.jit
+def got(at, BYTES: tl.constexpr, WORDS: tl.constexpr, mask=None, other=None):
+    """The same, read: unsigned words of 32 bits. All bytes of `other` are alike."""
+    if WORDS:
+        if BYTES == 2:
+            word = tl.load(at.to(tl.pointer_type(tl.uint16)), mask=mask, other=other).to(tl.uint32)
+        else:
+            word = tl.load(at.to(tl.pointer_type(tl.uint32)), mask=mask, other=other)
+    else:
+        word = tl.load(at, mask=mask, other=other).to(tl.uint32)
+        for byte in tl.static_range(1, BYTES):
+            word |= tl.load(at + byte, mask=mask, other=other).to(tl.uint32) << (8 * byte)
+    return word
+
+
+@triton.jit
 def turned(x, y):
     """Eight bytes as a matrix of bits, x the first four rows: rows become columns (Hacker's Delight, 7-3). Twice is nothing."""
     t = (x ^ (x >> 7)) & 0x00AA00AA

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 HEADER_BYTES = 20
 PLANES = 10
-#: The longest row that one program of a kernel holds.
-MOST_ROW_LOG2 = 15
+#: The longest row: what one program of a kernel holds, 64 coordinates a thread of two warps.
+MOST_ROW_LOG2 = 12
 _LEAST_ROW_LOG2 = 5
-#: The shortest that one holds: 64 coordinates a thread of one warp.
-LEAST_HELD_LOG2 = 11
-_MOST_PACKETS = 1 << 20
+_MOST_PACKETS = 1 << 24
+#: Blocks of a packet whose mask of zero blocks its header has room for.
+MASK_IN_HEADER = 14
 #: IPv6's, UDP's and our own header.
 _HEADERS = 40 + 8 + HEADER_BYTES
 #: Of a sealed packet of all planes: behind the signs, the bit planes and the end.
@@ -28,13 +28,15 @@ def bits_of(planes: int) -> int:
 
 def packet_bytes(coordinates: int, planes: int) -> int:
     """Bytes of a packet."""
-    return HEADER_BYTES + coordinates // 8 * bits_of(planes)
+    blocks = coordinates // 32
+    mask = -(-blocks // 8) if blocks > MASK_IN_HEADER else 0
+    return HEADER_BYTES + mask + coordinates // 8 * bits_of(planes)
 
 
 def coordinates_that_fit(mtu: int = 1500, *, sealed: bool = False) -> int:
     """P for an MTU in bytes, with all planes, however few are sent."""
-    body = mtu - _HEADERS - (_TAGS if sealed else 0)
-    return min(body * 8 // bits_of(PLANES) // 32 * 32, _MOST_COORDINATES)
+    room = mtu - _HEADERS + HEADER_BYTES - (_TAGS if sealed else 0)
+    return max(n for n in range(32, _MOST_COORDINATES + 1, 32) if n == 32 or packet_bytes(n, PLANES) <= room)
 
 
 def row_lengths(coordinates: int, row_log2: int) -> list[tuple[int, int]]:
@@ -141,7 +143,7 @@ def layout_of(
     if per_packet % 32 or not 32 <= per_packet <= _MOST_COORDINATES:
         raise ValueError(f"coordinates_per_packet: {per_packet}; valid are multiples of 32 from 32 to {_MOST_COORDINATES}")
     if not _LEAST_ROW_LOG2 <= row_log2 <= MOST_ROW_LOG2:
-        beyond = "; a program holds a row, and longer ones do not fit: the host's codec has them, and collectives make none" if row_log2 > MOST_ROW_LOG2 else ""
+        beyond = "; the host's codec has longer ones, and collectives make none" if row_log2 > MOST_ROW_LOG2 else ""
         raise ValueError(f"row_log2: {row_log2}; a GPU takes rows of 2^{_LEAST_ROW_LOG2} to 2^{MOST_ROW_LOG2} coordinates{beyond}")
     if not lengths:
         raise ValueError("tensors: none; a message has one at least")
@@ -173,8 +175,8 @@ def layout_of(
 COLUMNS = 10
 
 
-def table_of(layout: Layout, rows: Sequence[Row]) -> list[list[int]]:
-    """What kernels know of these rows."""
+def table_of(layout: Layout) -> list[list[int]]:
+    """What kernels know of the rows."""
     last = layout.rows[-1].number
     return [
         [
@@ -189,5 +191,5 @@ def table_of(layout: Layout, rows: Sequence[Row]) -> list[list[int]]:
             int(row.number == last),
             (row.padded.bit_length() - 1) | row.packets << 8,
         ]
-        for row in rows
+        for row in layout.rows
     ]

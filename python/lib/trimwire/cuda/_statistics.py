@@ -4,10 +4,11 @@
 import triton
 import triton.language as tl
 
+from ._header import mask_bytes
 from ._rotate import folded
+from ._rows import HEADER_BYTES
 
-
-# Lengths of rows `d` and packets of a row `k` are constants, or are not.
+_HEADER = tl.constexpr(HEADER_BYTES)
 
 
 @triton.jit
@@ -34,13 +35,22 @@ def packet_of(block, d, k):
 
 
 @triton.jit
+def head_of(packet, d, k, width):
+    """Where a packet of a row begins, in bytes from the first one's header; `width` is the bits a coordinate of the planes."""
+    each = d // 32 // k
+    longer = tl.minimum(packet, d // 32 % k)
+    masks = longer * mask_bytes(each + 1) + (packet - longer) * mask_bytes(each)
+    return packet * _HEADER + masks + (packet * each + longer) * 4 * width
+
+
+@triton.jit
 def _add(v, squares, magnitudes, most):
     v = tl.abs(v)
     return squares + v * v, magnitudes + v, tl.maximum(most, v)
 
 
 @triton.jit
-def sums(values, d, k, KP: tl.constexpr, WHOLE: tl.constexpr):
+def sums(values, d, k, KP: tl.constexpr):
     """Q, A and M of the k packets of a row whose working values lie at `values`; KP is a power of two, at least k."""
     packet = tl.arange(0, KP)
     # Behind the last packet there is none: the last one again, and nobody looks.
@@ -54,12 +64,8 @@ def sums(values, d, k, KP: tl.constexpr, WHOLE: tl.constexpr):
     for some in range(0, d // 32 // k // 7):
         for half in tl.static_range(14):
             squares, magnitudes, most = _add(tl.load(at + some * 224 + half * 16), squares, magnitudes, most)
-    if WHOLE:
-        for half in tl.static_range(d // 32 // k % 7 * 2):
-            squares, magnitudes, most = _add(tl.load(at + (d // 32 // k // 7 * 224 + half * 16)), squares, magnitudes, most)
-    else:
-        for place in range(0, d // 32 // k % 7 * 2):
-            squares, magnitudes, most = _add(tl.load(at + (d // 32 // k // 7 * 224 + place * 16)), squares, magnitudes, most)
+    for place in range(0, d // 32 // k % 7 * 2):
+        squares, magnitudes, most = _add(tl.load(at + (d // 32 // k // 7 * 224 + place * 16)), squares, magnitudes, most)
     # A packet is longer than another of its row by 32 coordinates at most.
     here = (packet < d // 32 % k)[:, None] & (lane >= 0)
     for last in tl.static_range(2):
@@ -72,12 +78,15 @@ def sums(values, d, k, KP: tl.constexpr, WHOLE: tl.constexpr):
 
 @triton.jit
 def statistics(q, a, m, n, gain, peaks):
-    """σ (f32), κ, peak and s of packets with the sums Q, A and M over n values; `gain` is 2^e · G, `peaks` the table of 2^(k/32)."""
+    """σ (of a header), κ, peak and s of packets with the sums Q, A and M over n values; `gain` is 2^e · G, `peaks` the table of 2^(k/32)."""
     width = tl.full((), 17 / 32, tl.float64)
     count = tl.where(n > 0, n, 1).to(tl.float64)
     sigma = (tl.sqrt(q.to(tl.float64) / count) / gain).to(tl.float32)
-    smallest = tl.full(sigma.shape, 1, tl.int32).to(tl.float32, bitcast=True)
-    sigma = tl.where((sigma == 0.0) & (q > 0.0), smallest, sigma)
+    # To 11 bits of fraction, ties to even; none is so small that it becomes 0.
+    bits = sigma.to(tl.int32, bitcast=True)
+    bits = (bits + 0x7FF + ((bits >> 12) & 1)) & ~0xFFF
+    bits = tl.where((bits == 0) & (q > 0.0), 0x1000, bits)
+    sigma = bits.to(tl.float32, bitcast=True)
     there = sigma > 0.0
     divisor = tl.where(there, sigma.to(tl.float64), 1.0) * gain * width
     scale = tl.where(there, (1.0 / divisor).to(tl.float32), 0.0)

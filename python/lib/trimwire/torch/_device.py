@@ -56,7 +56,7 @@ def _fault(device: str) -> str | None:
     """What is wrong with the kernels on this machine: the packets of a row are held against the host's. Once a process; at an MTU of 1500 a job has such rows and packets, so that nothing is compiled for this alone."""
     from ..cuda import Encoder
 
-    values = torch.randn(1 << (6 if device == "cpu" else 15), generator=torch.Generator().manual_seed(1))
+    values = torch.randn(1 << (6 if device == "cpu" else 12), generator=torch.Generator().manual_seed(1))
     try:
         encoder = Encoder([values.numel()], device=device, planes=_native.PLANES)
         encoder.encode([values.to(device)], seed=1)

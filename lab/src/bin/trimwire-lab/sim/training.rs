@@ -110,7 +110,10 @@ impl Wire {
             // No packets are encoded; any layout does.
             Coding::Floats(_) => training.shard,
         };
-        let layout = Layout::new(training.shard, per_packet.min(8_160)).context("a shard has no layout")?;
+        // A shard is one row, however long.
+        let layout = Layout::new(training.shard, per_packet.min(8_160))
+            .and_then(|layout| layout.with_row_log2(15))
+            .context("a shard has no layout")?;
         let (seeds, nobody) = (Seeds::new(seed), envelope(0, 0)?);
         Ok(Self {
             hosts,
