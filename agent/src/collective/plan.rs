@@ -459,9 +459,9 @@ mod tests {
         let world = 8;
         for trees in [Trees::Star, Trees::Ring] {
             let owners = trees.owners(world, 1_000);
-            for plan in check(world, "all-reduce", |ranks| all_reduce(ranks, 8_000, trees, &owners)) {
+            for plan in check(world, "all-reduce", |ranks| all_reduce(ranks, 8_192, trees, &owners)) {
                 let sent: usize = plan.iter().map(|part| part.length * part.to.len()).sum();
-                assert_eq!(sent, 2 * 7 * 1_000, "{trees:?}");
+                assert_eq!(sent, 2 * 7 * 1_024, "{trees:?}");
             }
         }
     }

@@ -107,7 +107,7 @@ fn merged_minimum_is_the_lowest_of_all_receivers() {
 #[test]
 fn errors_name_what_is_wrong() {
     let text = |bytes: &[u8]| MapPart::parse(bytes).expect_err("invalid").to_string();
-    assert_eq!(text(&[0; 9]), "trim map covers 0 packets from 0; valid are 1 to 1048576 in all");
+    assert_eq!(text(&[0; 9]), "trim map covers 0 packets from 0; valid are 1 to 16777216 in all");
     assert_eq!(
         text(&[0, 0, 0, 0, 0, 0, 0, 1, 7]),
         "unknown trim map encoding 7; valid are 0 (runs), 1 (two bits), 2 (four bits)"

@@ -176,7 +176,7 @@ fn golden_bytes_of_a_probe() {
     assert_eq!(
         writer().probe(0x0102_0304, &probe),
         [
-            0x43, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2,
+            0x53, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2,
             0x12, 0x34, 0, 0, 0x4e, 0x20, 0, 0, 0, 0
         ]
     );
@@ -198,7 +198,7 @@ fn golden_bytes_of_an_ack() {
     assert_eq!(
         writer().progress(9, false, &progress, None).0,
         [
-            0x42, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 1, 0xd5, 0x5a, 0xbc,
+            0x52, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 1, 0xd5, 0x5a, 0xbc,
             0xde, 0, 0, 1, 2, 0, 0, 0, 11, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0, 2, 1, 1, 2, 3
         ]
     );
@@ -224,7 +224,7 @@ fn a_report_that_tells_no_number_of_senders_is_one_of_before_there_was_a_number(
 fn errors_name_the_kind_and_what_is_valid() {
     let text = |kind, body: &[u8]| Control::parse(kind, body).expect_err("invalid").to_string();
     assert_eq!(text(Kind::Probe, &[0; 27]), "Probe body has 27 bytes, at least 28 are needed");
-    assert_eq!(text(Kind::Probe, &[0; 28]), "Probe speaks of a message of 0 packets; valid are 1 to 1048576");
+    assert_eq!(text(Kind::Probe, &[0; 28]), "Probe speaks of a message of 0 packets; valid are 1 to 16777216");
     assert_eq!(text(Kind::Abort, &[0; 12]), "unknown reason 0 to abort; valid are 1 to 7");
     assert_eq!(text(Kind::Hello, &[0; 12]), "HELLO of 0 ports with room for 0; valid are 1 to 256");
     let hello = [0, 0, 0, 1, 0, 0, 0, 2, 0, 2, 0, 1, 0xc0, 0, 10, 0, 0, 1, 10];

@@ -74,8 +74,9 @@ fn nmse_prints_one_object_of_flags_and_figures() {
 fn a_file_of_the_users_gradients_is_measured_in_its_own_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("g.bf16");
-    // 1.0 and −0.5 in bfloat16, little-endian.
-    std::fs::write(&file, [[0x80, 0x3f, 0x00, 0xbf]; 600].concat()).unwrap();
+    // Magnitudes of 0.5 to 2 in bfloat16, little-endian.
+    let values = (0..600).flat_map(|i| [(i * 89 % 256) as u8, 0x3f, (i * 57 % 256) as u8, 0xbf]);
+    std::fs::write(&file, values.collect::<Vec<u8>>()).unwrap();
     let name = file.to_str().unwrap();
     let arguments = ["nmse", "--dist", name, "--dtype", "bf16", "--trim-rate", "0", "--messages", "1"];
     let report = json(&[&arguments[..], &["--json"]].concat());
@@ -94,7 +95,7 @@ fn the_planes_that_a_format_is_sent_with_are_said() {
         let output = trimwire(&[&["nmse", "--dtype", dtype][..], &SMALL].concat());
         let text = String::from_utf8(output.stdout).unwrap();
         let said =
-            format!("of 40000 coordinates in 5 row(s), sent with {planes} planes of {dtype}; 100.00 %");
+            format!("of 40000 coordinates in 12 row(s), sent with {planes} planes of {dtype}; 100.00 %");
         assert!(text.contains(&said), "{text}");
     }
 }

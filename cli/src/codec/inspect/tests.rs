@@ -249,7 +249,10 @@ fn a_row_that_was_rotated_twice_says_so() {
     let mut message = Message::default();
     encoder(Codec::Rht).encode(&spikes, ENVELOPE, 10, &mut message).unwrap();
     assert_eq!(json(message.packet(0))["data"]["twice"], true);
-    assert!(shown(message.packet(0)).contains("256 coordinates (rotated twice), σ = "));
+    assert_eq!(json(message.packet(0))["data"]["zero_blocks"], 7);
+    let text = shown(message.packet(0));
+    assert!(text.contains("256 coordinates (rotated twice), 7 of 8 blocks zero, σ = "), "{text}");
+    assert!(shown(&message.repair(0, 8..10).unwrap()).contains("7 of 8 blocks zero"));
     assert!(shown(encoded(Codec::Rht).packet(0)).contains("256 coordinates (rotated), σ = "));
     assert!(shown(encoded(Codec::Raw).packet(0)).contains("256 coordinates, σ = "));
 }
