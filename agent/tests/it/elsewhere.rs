@@ -355,16 +355,15 @@ fn an_operation_that_is_cancelled_is_over_when_the_last_of_its_rows_is_back() {
 }
 
 #[test]
-fn a_row_beyond_f32_fails_as_the_host_has_it() {
+fn a_row_beyond_f32_is_not_finite_on_any_rank_wherever_it_is_coded() {
     let mut parts = parts(2, 3_000, 1);
     parts[0].fill(f32::MAX);
     for elsewhere in [false, true] {
         let mut group = Group::new(2, Faults::NONE, 4, Reliability::Full, 10);
         let mut run = Run::new(&mut group, &[elsewhere; 2], 4);
-        run.start(0, Kind::AllReduce, &parts, &Options::default());
-        let outcomes = run.finish(work);
-        let error = outcomes[0].1.result.expect_err("σ is beyond f32").to_string();
-        assert!(error.contains("exceeds the range of f32"), "{error}");
+        for result in run.results(0, Kind::AllReduce, &parts, &Options::default()) {
+            assert!(result.iter().all(|sum| sum.is_nan()), "elsewhere: {elsewhere}");
+        }
     }
 }
 

@@ -280,7 +280,7 @@ fn what_cannot_be_replayed_is_named() {
     let text = |plan: &Plan| error(plan, Faults::NONE, files, Reliability::Full).to_string();
 
     let longer = text(&Plan { length: 5_001, ..PLAN });
-    assert!(longer.contains("coordinates in a shard 1666"), "{longer}");
+    assert!(longer.contains("coordinates in a shard 1640"), "{longer}");
     let mut planes = PLAN;
     planes.options.planes = 4;
     let planes = text(&planes);
