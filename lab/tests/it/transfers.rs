@@ -63,7 +63,9 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
         };
         let endpoint =
             EndpointConfig { reliability, traffic, rate, ..EndpointConfig::new(rank, hosts, RATE) };
-        (endpoint, CommunicatorConfig::new(rank, hosts), Options::default())
+        // A row is as long as the model has it.
+        let communicator = CommunicatorConfig { row_log2: 15, ..CommunicatorConfig::new(rank, hosts) };
+        (endpoint, communicator, Options::default())
     })
     .unwrap();
     let value = |rank: usize, at: usize| ((at * 7919 + rank * 104_729) % 2_001) as f32 / 1e3 - 1.0;
