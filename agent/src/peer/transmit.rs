@@ -184,7 +184,7 @@ impl Peer {
             }
         }
         let part = config.window_bytes();
-        let path = self.path_bytes().clamp(part, config.window.max(part)).saturating_sub(in_flight);
+        let path = self.path_bytes().clamp(part, config.window_most()).saturating_sub(in_flight);
         let may_send = |&(class, order, message): &Sending| {
             let transfer = self.sends.get(&message).filter(|transfer| transfer.has_data())?;
             let early = match transfer.asked_for() {
