@@ -23,6 +23,7 @@ mod namespaces;
 mod network;
 mod pace;
 mod path_mtu;
+mod paths;
 mod rate_algorithms;
 mod rejoin;
 mod rendezvous;
