@@ -80,11 +80,12 @@ fn a_sixteenth_a_quarter_or_half_of_the_paths_dead_costs_a_few_operations_at_fir
     for (dead, blocked) in cases {
         let mut group = group(blocked, Faults::NONE);
         let count = (0..16).filter(|&path| dead(path)).count() as u64;
-        sums(&mut group, 0, 200, 1_024);
+        // Every rank meets every path once in 16 · 16 packets, some two an operation.
+        sums(&mut group, 0, 600, 1_024);
         let before = sent_on(&group, dead);
         // Each of three peers finds each of them out by a packet or a burst.
         assert!(before <= 3 * 16 * count, "{before} packets on {count} dead paths");
-        let times = sums(&mut group, 200, 100, 1_024);
+        let times = sums(&mut group, 600, 200, 1_024);
         assert_eq!(sent_on(&group, dead), before, "no data probes a dead path");
         // Questions, which are as long as data, go first now and then.
         assert!(mean(&times) < 1.5 * healthy, "{} ns for {healthy}", mean(&times));
