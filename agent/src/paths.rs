@@ -81,7 +81,7 @@ pub struct Question {
 #[derive(Debug)]
 pub struct Paths {
     spray: Spray,
-    paths: Vec<Path>,
+    all: Vec<Path>,
     alive: usize,
     /// The path in use, and packets that are still to go that way.
     current: (u16, u32),
@@ -95,7 +95,7 @@ impl Paths {
         let paths = paths.clamp(1, PATHS);
         Self {
             spray: Spray::new(paths, seed),
-            paths: vec![Path::default(); usize::from(paths)],
+            all: vec![Path::default(); usize::from(paths)],
             alive: usize::from(paths),
             current: (0, 0),
             packets_per_path: packets_per_path.max(1),
@@ -109,15 +109,15 @@ impl Paths {
 
     /// A path's totals, and its share of the bursts.
     pub fn state(&self, path: u16) -> Option<(PathStats, f64)> {
-        let used = is_used(&self.paths, self.alive, path);
+        let used = is_used(&self.all, self.alive, path);
         Some((*self.spray.stats(path)?, if used { self.spray.share(path) } else { 0.0 }))
     }
 
     /// The path of the next burst; `before`: the one on which it was lost.
     pub fn choose(&mut self, now_ns: u64, before: Option<u16>) -> u16 {
-        let Self { spray, paths, alive, current, .. } = self;
-        let alone = if *alive == 0 { paths.len() == 1 } else { *alive == 1 };
-        let fits = |path| is_used(paths, *alive, path) && (before != Some(path) || alone);
+        let Self { spray, all, alive, current, .. } = self;
+        let alone = if *alive == 0 { all.len() == 1 } else { *alive == 1 };
+        let fits = |path| is_used(all, *alive, path) && (before != Some(path) || alone);
         if current.1 == 0 || !fits(current.0) {
             *current = (spray.choose_among(now_ns, fits), self.packets_per_path);
         }
@@ -133,7 +133,7 @@ impl Paths {
     /// A packet that left at `sent_ns` on a path has arrived.
     pub fn on_arrived(&mut self, path: u16, sent_ns: u64, trimmed: bool) {
         self.spray.on_arrived(path, 1, u32::from(trimmed));
-        let Some(path) = self.paths.get_mut(usize::from(path)) else { return };
+        let Some(path) = self.all.get_mut(usize::from(path)) else { return };
         path.arrived_ns = path.arrived_ns.max(sent_ns);
         if path.health != Health::Alive && sent_ns > path.lost_ns {
             self.alive += 1;
@@ -144,7 +144,7 @@ impl Paths {
     /// A packet that left at `sent_ns` on a path was lost.
     pub fn on_lost(&mut self, now_ns: u64, path: u16, sent_ns: u64) {
         self.spray.on_lost(path, 1);
-        let Some(path) = self.paths.get_mut(usize::from(path)) else { return };
+        let Some(path) = self.all.get_mut(usize::from(path)) else { return };
         path.lost_ns = path.lost_ns.max(sent_ns);
         if path.health == Health::Alive && sent_ns > path.arrived_ns {
             self.alive -= 1;
@@ -156,7 +156,7 @@ impl Paths {
     /// A question has arrived.
     pub fn on_answer(&mut self, sequence: u32) {
         let path = (sequence >> 16) as u16 & (PATHS - 1);
-        let Some(path) = self.paths.get_mut(usize::from(path)) else { return };
+        let Some(path) = self.all.get_mut(usize::from(path)) else { return };
         if path.health == Health::Alive || path.number != sequence as u16 {
             return;
         }
@@ -170,20 +170,20 @@ impl Paths {
 
     /// When to call [`ask`](Self::ask).
     pub fn timeout_ns(&self) -> Option<u64> {
-        if self.alive == self.paths.len() {
+        if self.alive == self.all.len() {
             return None;
         }
-        self.paths.iter().filter(|path| path.health != Health::Alive).map(|path| path.at_ns).min()
+        self.all.iter().filter(|path| path.health != Health::Alive).map(|path| path.at_ns).min()
     }
 
     /// Questions that are due; `wait_ns`: how long to wait for an answer after so many in vain.
     /// Also, whether a path was found to carry short packets, and no long ones.
     pub fn ask(&mut self, now_ns: u64, wait_ns: impl Fn(u32) -> u64) -> (Vec<Question>, bool) {
         let (mut due, mut too_long) = (Vec::new(), false);
-        if self.alive == self.paths.len() {
+        if self.alive == self.all.len() {
             return (due, too_long);
         }
-        for (number, path) in (0_u16..).zip(&mut self.paths) {
+        for (number, path) in (0_u16..).zip(&mut self.all) {
             if path.health == Health::Alive || path.at_ns > now_ns {
                 continue;
             }

@@ -35,7 +35,7 @@ fn one_loss_is_enough_to_leave_a_path_that_does_not_answer_and_an_answer_to_come
     paths.on_lost(1_000, 2, 500);
     assert_eq!(used(&mut paths, 1_000, 100), [0, 1, 3]);
     assert!(!ask(&mut paths, 9_000_000, |_| false));
-    assert_eq!(paths.paths[2].health, Health::Out);
+    assert_eq!(paths.all[2].health, Health::Out);
     assert!(!ask(&mut paths, 3_000_000_000, |_| false));
     assert_eq!(used(&mut paths, 3_000_000_000, 100), [0, 1, 3]);
     assert!(!ask(&mut paths, 5_000_000_000, |_| true));
@@ -113,9 +113,9 @@ proptest! {
                 _ => paths.ask(now_ns, |_| WAIT_NS).0.iter().for_each(|q| if value & 2 == 0 { paths.on_answer(q.sequence) }),
             }
             prop_assert!(paths.choose(now_ns, Some(path)) < number.max(1));
-            let alive = paths.paths.iter().filter(|path| path.health == Health::Alive).count();
+            let alive = paths.all.iter().filter(|path| path.health == Health::Alive).count();
             prop_assert_eq!(paths.alive, alive);
-            prop_assert_eq!(paths.timeout_ns().is_none(), alive == paths.paths.len());
+            prop_assert_eq!(paths.timeout_ns().is_none(), alive == paths.all.len());
         }
     }
 }
