@@ -7,7 +7,6 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use trimwire_agent::rendezvous::{Config, Master, Offer, RendezvousError, Roster, meet};
-use trimwire_bmv2_tests::process::poll;
 use trimwire_encoder::SealKey;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -155,7 +154,10 @@ fn another_job_on_the_port_is_refused_and_the_first_one_meets() {
     let other = Offer { address: SocketAddr::from(([127, 0, 0, 1], 9_000)), ..own.clone() };
     let (told, met) = std::thread::scope(|scope| {
         let first = scope.spawn(|| meet(own, &config));
-        poll("rank 0 to listen", LONG, || Ok(TcpStream::connect(address(&config)).ok())).expect("it listens");
+        trimwire_bmv2_tests::process::poll("rank 0 to listen", LONG, || {
+            Ok(TcpStream::connect(address(&config)).ok())
+        })
+        .expect("it listens");
         let told = meet(other, &config).expect_err("the first one stays").to_string();
         let mut met = together(vec![second, third], &config);
         met.insert(0, first.join().expect("no panic"));
