@@ -165,6 +165,9 @@ pub struct EndpointConfig {
     /// least what its path holds. What arrives before the application expects it is kept up to
     /// twice that part.
     pub window: u64,
+    /// Bytes that wait in a rank's sockets at most: no more are on their way to all peers together.
+    /// A driver fills in what its link was granted, and takes the other ranks' to be alike.
+    pub sockets_hold: u64,
     /// Time of a burst at the peer's rate, ns; a burst has at least one packet. A queue that is
     /// about to trim still has room for it. Up to four times as long, at most 40 µs, on paths that
     /// have been calm ([`Pacer::heard`](crate::pacing::Pacer::heard)).
@@ -213,6 +216,7 @@ impl EndpointConfig {
             timeouts: TimeoutConfig::default(),
             ack_every: 10,
             window: 8 << 20,
+            sockets_hold: u64::MAX,
             burst_wire_ns: 0,
             trim_delay_ns: 20_000,
             host_jitter_ns: 0,
@@ -250,11 +254,18 @@ impl EndpointConfig {
         if self.seal.is_some() { HeaderMask::NONE } else { HeaderMask::of(incarnation) }
     }
 
+    fn part_of(&self, bytes: u64) -> u64 {
+        bytes / u64::from(self.world.saturating_sub(1).max(1))
+    }
+
+    /// The most that may be on its way to one peer.
+    pub fn window_most(&self) -> u64 {
+        self.window.min(self.part_of(self.sockets_hold)).max(self.window_bytes())
+    }
+
     /// One peer's part of the window: at least what a handful of packets take.
     pub fn window_bytes(&self) -> u64 {
-        (self.window / u64::from(self.world.saturating_sub(1).max(1)))
-            .max(24_000)
-            .max(4 * u64::from(self.mtu.unwrap_or(0)))
+        self.part_of(self.window.min(self.sockets_hold)).max(24_000).max(4 * u64::from(self.mtu.unwrap_or(0)))
     }
 }
 

@@ -228,6 +228,7 @@ impl<L: Link> Driver<L> {
         config.source_ports = link.data_ports();
         config.addresses = link.addresses();
         config.mtu = config.mtu.into_iter().chain(link.mtu()).min();
+        config.sockets_hold = config.sockets_hold.min(link.holds());
         let outgoing = VecDeque::with_capacity(BATCH);
         Self {
             endpoint: Endpoint::new(config),

@@ -17,7 +17,7 @@
 //! transfer     one message: send queue, loss detection, received, questions
 //! interface, outcome, config   what callers say and hear
 //! rendezvous   how ranks find each other
-//! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels
+//! rate, pacing, rtt, paths     when and which way   wire, row, burst   what travels
 //! snapshot     what is told of peers and paths
 //! planes       how many planes the next step sends, by what the last ones met
 //! ```
@@ -40,6 +40,7 @@ pub mod epoch;
 pub mod interface;
 pub mod outcome;
 pub mod pacing;
+pub mod paths;
 mod peer;
 pub mod planes;
 pub mod rate;

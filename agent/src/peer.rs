@@ -25,10 +25,10 @@ use crate::config::EndpointConfig;
 use crate::epoch::Vote;
 use crate::interface::{EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError};
 use crate::pacing::Pacer;
+use crate::paths::{Paths, Question};
 use crate::rate::{PathModel, RateAlgorithm};
 use crate::row::Row;
 use crate::snapshot::PeerStats;
-use crate::spray::Spray;
 use crate::transfer::Slowdown;
 use crate::transfer::finals::{self, Finals};
 use crate::transfer::incoming::{Arrival, Incoming, Senders};
@@ -53,18 +53,36 @@ use trimwire_encoder::{Envelope, HeaderMask, PacketView, RowReceiver, SealKey, S
 /// A control packet that is due; its content is written when it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    Hello { answer: bool, to: Option<(SocketAddr, u32)> },
+    Hello {
+        answer: bool,
+        to: Option<(SocketAddr, u32)>,
+    },
     Ack(u32),
     Status(u32),
-    Stop { message: u32, sequence: u32 },
-    EarlyAck { message: u32 },
-    EarlyStatus { message: u32, sequence: u32 },
+    Stop {
+        message: u32,
+        sequence: u32,
+    },
+    EarlyAck {
+        message: u32,
+    },
+    EarlyStatus {
+        message: u32,
+        sequence: u32,
+    },
     Probe(u32),
     Forward(u32),
     Final(u32),
     Abort(u32),
-    PathQuestion { size: u16 },
-    PathAnswer { sequence: u32, length: u16 },
+    /// Whether a path works.
+    Ask(Question),
+    PathQuestion {
+        size: u16,
+    },
+    PathAnswer {
+        sequence: u32,
+        length: u16,
+    },
     Vote,
 }
 
@@ -105,9 +123,7 @@ pub(crate) struct Peer {
     asked_since_ns: Option<u64>,
     rate: Box<dyn RateAlgorithm>,
     pacer: Pacer,
-    spray: Spray,
-    /// The path in use, and packets that are still to go that way.
-    on_path: (u16, u32),
+    paths: Paths,
     estimate: PathEstimate,
     mtu: PathMtu,
     pieces: Pieces,
@@ -171,14 +187,13 @@ impl Peer {
             asked_since_ns: None,
             rate: config.rate.build(&path),
             pacer: Pacer::with_burst_time(config.burst_wire_ns),
-            spray: Spray::new(paths, seed),
+            paths: Paths::new(paths, config.packets_per_path, seed),
             estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns, config.traffic),
             mtu: PathMtu::new(config.mtu),
             pieces: Pieces::new(config.world),
             unheard: false,
             silent_since_ns: 0,
             slowdown: Slowdown::default(),
-            on_path: (0, 0),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             arriving: BTreeSet::new(),
@@ -267,6 +282,7 @@ impl Peer {
         self.next_order += 1;
         if self.session.is_open() {
             self.explore(cx);
+            self.ask_paths(cx);
         }
         if self.session.is_confirmed() {
             self.announce(message, outbound.planes);

@@ -6,8 +6,7 @@
 use crate::interface::EndpointStats;
 use std::net::SocketAddr;
 
-/// Totals of one path to a peer since the beginning, as reports tell: what only a STOP without a
-/// map told is in none of them.
+/// Totals of one path to a peer since the beginning, as reports tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathStats {
     /// DATA packets sent this way, repairs included.
@@ -68,7 +67,7 @@ pub struct PeerStats {
 pub struct PathSnapshot {
     /// UDP source port of what goes this way.
     pub source_port: u16,
-    /// Its share of the bursts, in [0, 1].
+    /// Its share of the bursts, in [0, 1]; 0 while nothing gets through.
     pub share: f64,
     /// Its totals.
     pub stats: PathStats,

@@ -99,6 +99,11 @@ impl Spray {
     /// The path of the next burst. In a turn every path is passed once, in an order that is drawn
     /// for it, and taken when it has a whole choice coming; the best path always has.
     pub fn choose(&mut self, now_ns: u64) -> u16 {
+        self.choose_among(now_ns, |_| true)
+    }
+
+    /// The same among the paths that fit; one has to.
+    pub fn choose_among(&mut self, now_ns: u64, fits: impl Fn(u16) -> bool) -> u16 {
         loop {
             if self.next == self.order.len() {
                 self.turn(now_ns);
@@ -108,6 +113,9 @@ impl Spray {
             self.order.swap(self.next, other);
             let chosen = self.order[self.next];
             self.next += 1;
+            if !fits(chosen) {
+                continue;
+            }
             let path = &mut self.paths[usize::from(chosen)];
             path.credit += path.weight;
             if path.credit >= 1.0 {

@@ -3,6 +3,7 @@
 //! Ethernet's. Needs root and iproute2; skipped loudly otherwise.
 
 use serde_json::Value;
+use std::process::Command;
 use std::time::Duration;
 use trimwire_bmv2_tests::process::{Running, poll};
 use trimwire_bmv2_tests::{Namespace, namespace};
@@ -74,7 +75,10 @@ impl Fabric {
     }
 
     fn start(&self, rank: usize, words: &str, met: bool) -> Running {
-        let mut command = self.spaces[rank].command(env!("CARGO_BIN_EXE_trimwire-agent"));
+        self.start_by(self.spaces[rank].command(env!("CARGO_BIN_EXE_trimwire-agent")), rank, words, met)
+    }
+
+    fn start_by(&self, mut command: Command, rank: usize, words: &str, met: bool) -> Running {
         command.args("perf all-reduce --json --world 2 --timeout 20s --set threads=0".split(' '));
         command.args(words.split_whitespace()).args(["--rank", &rank.to_string()]);
         if met {
@@ -190,5 +194,47 @@ fn an_interface_below_576_bytes_is_refused_by_name() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{text}");
         assert!(text.contains("interface 'eth' (10.0.1.1) has an MTU of 400 bytes; at least 576"), "{text}");
+    }
+}
+
+#[test]
+fn half_of_the_paths_dead_delays_a_job_and_does_not_end_it() {
+    if !namespace::or_skip("dead paths") {
+        return;
+    }
+    let fabric = Fabric::direct([1_500, 1_500]);
+    for space in &fabric.spaces {
+        // Every second source port of DATA; control packets come from port 9217.
+        let rules = [
+            "add table inet dead",
+            "add chain inet dead in { type filter hook input priority 0 ; }",
+            "add rule inet dead in udp sport > 20000 udp sport & 1 == 1 drop",
+        ];
+        for rule in rules {
+            if let Err(why) = space.run("nft", &rule.split(' ').collect::<Vec<_>>()) {
+                return trimwire_bmv2_tests::skip("dead paths", &format!("nft: {why:#}"));
+            }
+        }
+    }
+    for words in ["-b 4K -e 4K -n 50", "-b 1M -e 1M -n 3 --exact"] {
+        fabric.perf(words, false, || {});
+    }
+}
+
+#[test]
+fn an_ordinary_users_sockets_are_enough() {
+    if !namespace::or_skip("a job without capabilities") {
+        return;
+    }
+    let fabric = Fabric::direct([1_500, 1_500]);
+    let start = |rank: usize| {
+        let mut command = fabric.spaces[rank].command("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_trimwire-agent")]);
+        fabric.start_by(command, rank, "-b 16M -e 16M -n 3 --exact", false)
+    };
+    for rank in [0, 1].map(start) {
+        let report = rank.json(LIMIT).expect("a report");
+        assert_eq!(total(&report, "overflowed"), 0, "{report}");
+        assert!(report["rows"][0]["nmse"].as_f64().is_some_and(|nmse| nmse < 1e-9), "{report}");
     }
 }

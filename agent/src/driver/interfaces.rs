@@ -93,8 +93,9 @@ fn attribute(name: &str, attribute: &str) -> Option<String> {
 
 /// The addresses that a pattern in the form of `NCCL_SOCKET_IFNAME` selects, one an interface and
 /// at most 8: comma-separated prefixes of names (`eth,ib`), exact names after `=` (`=eth0`), or all
-/// but those after `^` (`^docker,lo`). Interfaces that are up only; IPv4, or IPv6 where there is
-/// none, and no link-local IPv6. In the system's order.
+/// but those after `^` (`^eth1`), the loopback and Docker's, which every host has with the same
+/// addresses. Interfaces that are up only; IPv4, or IPv6 where there is none, and no link-local
+/// IPv6. In the system's order.
 pub fn select(interfaces: &[Interface], pattern: &str) -> Vec<IpAddr> {
     let (except, rest) = pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
     let (exact, rest) = rest.strip_prefix('=').map_or((false, rest), |rest| (true, rest));
@@ -104,7 +105,8 @@ pub fn select(interfaces: &[Interface], pattern: &str) -> Vec<IpAddr> {
     };
     let usable = |interface: &&Interface| {
         let link_local = matches!(interface.address, IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfe80);
-        interface.up && !link_local && named(&interface.name) != except
+        let everywhere = interface.address.is_loopback() || interface.name.starts_with("docker");
+        interface.up && !link_local && named(&interface.name) != except && !(except && everywhere)
     };
     let usable: Vec<&Interface> = interfaces.iter().filter(usable).collect();
     let v4 = usable.iter().any(|interface| interface.address.is_ipv4());
@@ -132,6 +134,7 @@ mod tests {
         [("lo", "127.0.0.1", true), ("eth0", "fe80::1", true), ("eth0", "fd00::1", true)]
             .into_iter()
             .chain([("eth0", "10.0.0.1", true), ("eth10", "10.0.1.1", true), ("ib0", "10.0.2.1", false)])
+            .chain([("docker0", "172.17.0.1", true)])
             .map(|(name, address, up)| Interface {
                 name: name.to_owned(),
                 address: address.parse().expect("literal"),
@@ -151,7 +154,12 @@ mod tests {
         assert_eq!(selected("=eth1"), "");
         assert_eq!(selected("=eth10"), "10.0.1.1");
         assert_eq!(selected("^lo,eth0"), "10.0.1.1");
-        assert_eq!(selected("^=lo"), "10.0.0.1 10.0.1.1");
+        assert_eq!(selected("^=lo"), "10.0.0.1 10.0.1.1", "docker0 has the same address on every host");
+        assert_eq!(
+            (selected("docker"), selected("lo")),
+            ("172.17.0.1".into(), "127.0.0.1".into()),
+            "by name"
+        );
         assert_eq!(selected("ib"), "", "interfaces that are down are not used");
         assert_eq!(selected(""), "");
     }

@@ -161,6 +161,11 @@ pub trait Link {
         None
     }
 
+    /// Payload bytes that wait in its receive buffers at most, as far as is known.
+    fn holds(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Totals.
     fn stats(&self) -> LinkStats;
 

@@ -64,6 +64,13 @@ impl Listener {
         self.address
     }
 
+    /// Bytes of the receive buffer that was granted: the system says twice as many, since its own
+    /// bookkeeping counts (socket(7)).
+    pub(super) fn holds(&self) -> usize {
+        let socket = self.raw.as_ref().unwrap_or(&self.listening);
+        socket.recv_buffer_size().map_or(usize::MAX, |bytes| bytes / 2)
+    }
+
     pub(super) fn is_raw(&self) -> bool {
         self.raw.is_some()
     }

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
 
 /// Half a second of 100 Mbit/s, or 5 ms of 10 Gbit/s, waits in a socket at most.
-const BUFFER_BYTES: usize = 8 << 20;
+pub(super) const BUFFER_BYTES: usize = 8 << 20;
 /// What one socket may have in the queue in front of the card: enough for it to have something to
 /// send while this thread is off its core for a millisecond.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
@@ -41,8 +41,8 @@ pub(super) fn open(address: SocketAddr, unread: bool) -> Result<Socket, LinkErro
     Ok(socket)
 }
 
-/// As root beyond the system's limit, otherwise up to it. None has to succeed: what overflows is
-/// repaired.
+/// As root beyond the system's limit, otherwise up to it. None has to succeed: less is sent at a
+/// time then ([`Link::holds`](super::link::Link::holds)).
 pub(super) fn set_buffers(socket: &Socket) {
     let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
     if setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES).is_err() {

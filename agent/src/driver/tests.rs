@@ -362,3 +362,27 @@ fn bursts_are_ten_microseconds_four_packets_where_these_are_short_and_one_on_slo
         [1_000_000, 480_000, 120_000, 100_000]
     );
 }
+
+/// The system's limits of receive buffers hold for a process without CAP_NET_ADMIN.
+#[test]
+fn the_tests_over_sockets_pass_without_capabilities() {
+    const INSIDE: &str = "TRIMWIRE_TEST_WITHOUT_CAPABILITIES";
+    if std::env::var_os(INSIDE).is_some() {
+        return;
+    }
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    command.arg(std::env::current_exe().expect("this program"));
+    command.args(["driver::tests::", "driver::udp_tests::"]);
+    command.env(INSIDE, "1").env_remove("TRIMWIRE_REQUIRE_NETNS");
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return skip(&format!("without capabilities: setpriv: {error}")),
+    };
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    if err.starts_with("setpriv:") {
+        return skip(&format!("without capabilities: {err}"));
+    }
+    assert!(output.status.success() && !out.contains("ok. 0 passed"), "{out}\n{err}");
+}

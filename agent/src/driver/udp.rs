@@ -22,7 +22,7 @@ use super::mmsg::{self, Inbox, Transmit};
 use super::options;
 pub use super::refusal::Refusal;
 use super::refusal::{Refusals, is_too_long};
-use super::sockets::{open, path_mtu, set_buffers};
+use super::sockets::{BUFFER_BYTES, open, path_mtu, set_buffers};
 use super::udp_config::{Checksums, UdpConfig};
 use super::waiting::wait;
 use super::wake::Wake;
@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Datagrams that the kernel splits one message into: 64 before Linux 6.10, 128 since
@@ -93,6 +93,18 @@ impl UdpLink {
         let port = listeners.first().map_or(config.bind, Listener::address).port();
         for &own in &config.further {
             listeners.push(Listener::open(SocketAddr::new(own, port), config.receive)?);
+        }
+        let holds = listeners.iter().map(Listener::holds).min().unwrap_or(0);
+        if holds < BUFFER_BYTES {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                tracing::warn!(
+                    "the system grants sockets receive buffers of {} KiB instead of {}, so less is sent at a time; \
+                     `sysctl -w net.core.rmem_max={BUFFER_BYTES}` on every host, or CAP_NET_ADMIN, allows more",
+                    holds >> 10,
+                    BUFFER_BYTES >> 10
+                );
+            });
         }
         let mut paths = Vec::new();
         for path in 0..config.data_sockets {
@@ -476,6 +488,10 @@ impl Link for UdpLink {
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
         self.wake = Some(wake);
         true
+    }
+
+    fn holds(&self) -> u64 {
+        self.listeners.iter().fold(0, |sum: u64, one| sum.saturating_add(one.holds() as u64))
     }
 
     fn stats(&self) -> LinkStats {

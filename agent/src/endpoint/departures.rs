@@ -37,7 +37,7 @@ impl Endpoint {
 
     pub(super) fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
         while let Some(rank) = self.schedule.next_control() {
-            let Some((to, way, departs_ns, mut payload)) =
+            let Some((to, origin, departs_ns, mut payload)) =
                 self.with_peer(now_ns, rank, Peer::next_control).flatten()
             else {
                 continue;
@@ -52,14 +52,7 @@ impl Endpoint {
             let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
             return Some(self.leave(
                 now_ns,
-                Burst {
-                    to,
-                    origin: Origin::Listening(way),
-                    tos,
-                    payload: Bytes::from(payload),
-                    segment,
-                    departs_ns,
-                },
+                Burst { to, origin, tos, payload: Bytes::from(payload), segment, departs_ns },
             ));
         }
         None

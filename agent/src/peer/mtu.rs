@@ -6,7 +6,7 @@
 //!  session begins ─► one question as long as both interfaces allow ─ answered ─► that is it (one round trip, beside the HELLO)
 //!                       └ no answer in time ─► it again, and the usual sizes below, all at once ─► the longest that is answered
 //!                                                └ between that and the shortest that is not: halves, while data flows already
-//!  data is lost again and again ─► a question of the size in use: answered, it was congestion; not answered, as above
+//!  short packets get through a path, and long ones do not ([`paths`](crate::paths)) ─► a question of the size in use, as above
 //! ```
 //!
 //! The network's ICMP messages are not needed, and not believed: what does not get through is seen
@@ -18,27 +18,26 @@
 //! used less for that (spraying).
 
 use crate::config::MTU_LEAST;
+use crate::transfer::backoff;
 
 /// What control packets are kept within until more is known.
 const LEAST: u16 = MTU_LEAST;
 /// Sizes that paths have: jumbo frames, without and with what tunnels take off (VXLAN 50 or 70);
 /// FDDI's and InfiniBand's; Ethernet, likewise; IPv6's least.
 const RUNGS: [u16; 8] = [9_000, 8_900, 4_000, 1_500, 1_450, 1_400, 1_280, LEAST];
-/// Rounds of questions without any answer, and with some (RFC 8899 §5.1.2: MAX_PROBES is 3 by
-/// default).
+/// Rounds of questions (RFC 8899 §5.1.2: MAX_PROBES is 3 by default; here the first asks one).
 const ROUNDS: u8 = 4;
-const ROUNDS_ANSWERED: u8 = 3;
 /// Questions about a size between two rungs.
 const TRIES: u8 = 2;
 /// Halving ends here: a coordinate block of the default codec takes 96 bytes.
 const GRAIN: u16 = 32;
 /// A path that carried what it was suspected not to is not suspected again for so long.
 const CALM_NS: u64 = 200_000_000;
-/// A path that carries less than the interfaces is asked for more after so long (RFC 8899 §5.1.1:
-/// PMTU_RAISE_TIMER).
-const RAISE_NS: u64 = 600_000_000_000;
-/// And one of which nothing was answered.
+/// A path that carries less than the interfaces, as far as is known, is asked for more after so
+/// long: losses may have looked like that. Each time twice as long passes, at most as RFC 8899
+/// §5.1.1 has it (PMTU_RAISE_TIMER).
 const RETRY_NS: u64 = 1_000_000_000;
+const RAISE_NS: u64 = 600_000_000_000;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
@@ -73,6 +72,8 @@ pub(super) struct PathMtu {
     timer_ns: Option<u64>,
     calm_until_ns: u64,
     raise_ns: u64,
+    /// Searches that found less than the interfaces carry, one after the other.
+    raises: u32,
 }
 
 impl PathMtu {
@@ -89,6 +90,7 @@ impl PathMtu {
             timer_ns: None,
             calm_until_ns: 0,
             raise_ns: 0,
+            raises: 0,
         }
     }
 
@@ -213,7 +215,8 @@ impl PathMtu {
                 let longest = best.unwrap_or(0).max(size).max(floor.unwrap_or(0));
                 *best = Some(longest);
                 let all = asked.first().is_some_and(|&first| longest >= first);
-                self.size = Some(longest);
+                // What gets through is no proof that longer packets do not: that takes all rounds.
+                self.size = self.size.max(*best);
                 if all {
                     self.done(now_ns);
                 }
@@ -239,7 +242,7 @@ impl PathMtu {
                     let least = floor.unwrap_or(0);
                     asked.extend(RUNGS.into_iter().filter(|&rung| rung < first && rung > least));
                 }
-                if *times < if best.is_some() { ROUNDS_ANSWERED } else { ROUNDS } {
+                if *times < ROUNDS {
                     let least = best.unwrap_or(0);
                     self.due = asked.iter().copied().filter(|&size| size > least).collect();
                     self.timer_ns = Some(now_ns.saturating_add(wait_ns((*times).into())));
@@ -283,7 +286,9 @@ impl PathMtu {
         self.stage = Stage::Done;
         self.too_small = !self.proven;
         (self.timer_ns, self.due) = (None, Vec::new());
-        self.raise_ns = now_ns.saturating_add(if self.proven { RAISE_NS } else { RETRY_NS });
+        let less = self.proven && self.size < self.most();
+        self.raises = if less { self.raises.saturating_add(1) } else { 0 };
+        self.raise_ns = now_ns.saturating_add(backoff(RETRY_NS, self.raises.saturating_sub(1), RAISE_NS));
     }
 }
 

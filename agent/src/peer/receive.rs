@@ -16,9 +16,6 @@ use trimwire_encoder::{HeaderMask, PacketView};
 /// Control packets that may wait to be sent to one peer. Beyond it, answers are left out: they will
 /// be asked for again.
 const DUE_MAX: usize = 4_096;
-/// After this many losses a packet may be too long for the path (RFC 8899 §4.3): more than chance
-/// and others' bursts explain.
-const IN_VAIN: u8 = 2;
 
 impl Peer {
     /// Takes a control packet.
@@ -33,7 +30,9 @@ impl Peer {
         if let Control::Hello(hello) = control {
             return self.on_hello(cx, source, identity, hello);
         }
-        match self.session.judge(source, identity) {
+        // A question about a path comes the way of its data.
+        let asks = matches!(control, Control::Path(path) if !path.answer);
+        match self.session.judge(source, identity, asks) {
             Verdict::Foreign => {
                 cx.stats.foreign += 1;
                 return;
@@ -261,21 +260,18 @@ impl Peer {
             }
             return;
         };
-        let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
+        let (estimate, paths, timeouts) = (&mut self.estimate, &mut self.paths, &cx.config.timeouts);
         let when = cx.when(self.slowdown.at_ns());
-        let (heard, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
+        let (heard, next) = transfer.on_progress(when, progress, answer, estimate, paths, timeouts);
         if transfer.has_forward() && !std::mem::replace(&mut transfer.forward_queued, true) {
             self.control.push_back(Due::Forward(message));
         }
         cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
-        let in_vain = transfer.take_in_vain();
         if let Some(heard) = heard {
             self.take_feedback(&heard, cx.config.overhead_bytes);
         }
-        if in_vain >= IN_VAIN {
-            self.suspect_path(cx);
-        }
+        self.ask_paths(cx);
         self.apply(cx, message, next);
     }
 
@@ -330,7 +326,8 @@ impl Peer {
     fn on_stop(&mut self, cx: &mut Context<'_>, message: u32, stop: &Stop<'_>) {
         if let Some(transfer) = self.sends.get_mut(&message) {
             let when = cx.when(self.slowdown.at_ns());
-            let (heard, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
+            let (heard, next) =
+                transfer.on_stop(when, stop, &mut self.estimate, &mut self.paths, &cx.config.timeouts);
             self.silent_since_ns = cx.now_ns;
             if let Some(heard) = heard {
                 self.take_feedback(&heard, cx.config.overhead_bytes);

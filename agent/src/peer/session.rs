@@ -225,9 +225,10 @@ impl Session {
         former && self.knocks < KNOCKS
     }
 
-    /// Of a control packet other than HELLO.
-    pub(super) fn judge(&mut self, source: SocketAddr, identity: Identity) -> Verdict {
-        if !self.is_at(source) || self.is_former(identity) {
+    /// Of a control packet other than HELLO; `asks`: it may come from where DATA does.
+    pub(super) fn judge(&mut self, source: SocketAddr, identity: Identity, asks: bool) -> Verdict {
+        let there = self.is_at(source) || (asks && self.sends_data_from(source));
+        if !there || self.is_former(identity) {
             return Verdict::Foreign;
         }
         if identity.to == self.own && self.peer == Some(identity.from) {

@@ -36,8 +36,8 @@ impl Peer {
 
     pub(crate) fn snapshot(&self, source_ports: &[u16]) -> PeerSnapshot {
         let paths = (0_u16..).zip(source_ports).filter_map(|(path, &source_port)| {
-            let stats = *self.spray.stats(path).filter(|stats| stats.sent > 0)?;
-            Some(PathSnapshot { source_port, share: self.spray.share(path), stats })
+            let (stats, share) = self.paths.state(path).filter(|(stats, _)| stats.sent > 0)?;
+            Some(PathSnapshot { source_port, share, stats })
         });
         PeerSnapshot {
             rank: self.rank,

@@ -10,6 +10,8 @@ pub(super) enum Timer {
     Session,
     /// What the path carries: a question about it has not been answered.
     Path,
+    /// Whether a path works: a question about that has not been answered, or is due.
+    Paths,
     /// A message on its way to the peer.
     Outgoing(u32),
     /// A message on its way from the peer.

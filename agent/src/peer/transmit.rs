@@ -4,8 +4,10 @@
 use super::early::early_bytes;
 use super::timers::Timer;
 use super::{Context, Due, Peer};
+use crate::burst::Origin;
 use crate::config::EndpointConfig;
 use crate::pacing::Pace;
+use crate::paths::Question;
 use crate::transfer::Chunk;
 use crate::transfer::outgoing::{Load, Outgoing};
 use crate::wire::{Identity, Progress, Report, Wanted, Writer};
@@ -36,11 +38,15 @@ impl Peer {
         !self.control.is_empty()
     }
 
-    /// The next control packet that is still called for: where to, by which of this rank's
-    /// addresses, when, and its payload.
-    pub(crate) fn next_control(&mut self, cx: &mut Context<'_>) -> Option<(SocketAddr, u16, u64, Vec<u8>)> {
+    /// The next control packet that is still called for: where to, from where, when, and its
+    /// payload.
+    pub(crate) fn next_control(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Option<(SocketAddr, Origin, u64, Vec<u8>)> {
         while let Some(due) = self.control.pop_front() {
             let to = match due {
+                Due::Ask(question) => self.session.address_of(question.path),
                 Due::Hello { to: Some((to, _)), .. } => Some(to),
                 _ => self.session.address_of(self.session.way()),
             };
@@ -54,8 +60,12 @@ impl Peer {
             if let (Some(to), Some(payload)) = (to, self.write(cx, due, departs_ns)) {
                 self.stats.control_sent += 1;
                 let way = self.session.way();
-                let way = if self.session.address_of(way) == Some(to) { way } else { 0 };
-                return Some((to, way, departs_ns, payload));
+                let origin = match due {
+                    Due::Ask(question) => Origin::Path(question.path),
+                    _ if self.session.address_of(way) == Some(to) => Origin::Listening(way),
+                    _ => Origin::Listening(0),
+                };
+                return Some((to, origin, departs_ns, payload));
             }
         }
         None
@@ -148,7 +158,13 @@ impl Peer {
                 self.timers.set(Timer::Finals(message), timer_ns);
                 Some(payload)
             }
-            Due::PathQuestion { size } => Some(self.path_question(size, cx.config.seal.is_some(), writer)),
+            Due::Ask(Question { sequence, long, .. }) => {
+                let size = if long { self.mtu.size().unwrap_or(0) } else { 0 };
+                Some(self.path_question(sequence, size, cx.config.seal.is_some(), writer))
+            }
+            Due::PathQuestion { size } => {
+                Some(self.path_question(self.mtu.sequence(), size, cx.config.seal.is_some(), writer))
+            }
             Due::PathAnswer { sequence, length } => Some(self.path_answer(sequence, length, writer)),
             Due::Abort(message) => Some(writer.abort(message, self.abortion(message)?)),
             Due::Vote => Some(writer.vote(&self.votes.pop_front()?)),
@@ -184,7 +200,7 @@ impl Peer {
             }
         }
         let part = config.window_bytes();
-        let path = self.path_bytes().clamp(part, config.window.max(part)).saturating_sub(in_flight);
+        let path = self.path_bytes().clamp(part, config.window_most()).saturating_sub(in_flight);
         let may_send = |&(class, order, message): &Sending| {
             let transfer = self.sends.get(&message).filter(|transfer| transfer.has_data())?;
             let early = match transfer.asked_for() {
@@ -224,14 +240,11 @@ impl Peer {
         let rate_bps =
             self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
         while let Some((key @ (class, _, message), room)) = self.next_message(cx.config) {
-            if self.on_path.1 == 0 {
-                self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
-            }
-            let path = self.on_path.0;
             let transfer = self.sends.get_mut(&message)?;
             let frame = FRAME.max(transfer.next_len() as u64 + u64::from(cx.config.overhead_bytes));
             let most = self.pacer.burst_limit(rate_bps, frame);
-            let (chunk, pace) = (transfer.next_data(departs_ns, most.min(room), path), transfer.pace);
+            let (chunk, pace) =
+                (transfer.next_data(departs_ns, most.min(room), &mut self.paths), transfer.pace);
             if transfer.after_data(departs_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
             } else {
@@ -242,12 +255,10 @@ impl Peer {
                 self.sending.remove(&key);
             }
             // What was to be repaired has arrived after all: that may have been the last of it.
-            let Some(chunk) = chunk else { continue };
-            self.on_path.1 = self.on_path.1.saturating_sub(chunk.run.packets);
+            let Some((chunk, path)) = chunk else { continue };
             let overhead = u64::from(cx.config.overhead_bytes) * u64::from(chunk.run.packets);
             let payload = chunk.run.payload.len() as u64;
             let bytes = payload + overhead;
-            self.spray.on_sent(path, chunk.run.packets, payload);
             self.stats.data_sent += u64::from(chunk.run.packets);
             self.stats.data_bytes_sent += payload;
             self.stats.repairs_sent += u64::from(chunk.run.packets * u32::from(chunk.repair));

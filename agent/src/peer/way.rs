@@ -6,6 +6,7 @@ use super::timers::Timer;
 use super::{Context, Due, Peer};
 use crate::config::MTU_LEAST;
 use crate::outcome::TransferError;
+use crate::paths::is_ours;
 use crate::transfer::outgoing::Outgoing;
 use crate::wire::{CONTROL_LEN_MAX, Path, Piece, Writer};
 use std::net::SocketAddr;
@@ -45,7 +46,7 @@ impl Peer {
         self.ask_path();
     }
 
-    /// Packets vanish: does the path still carry what it did?
+    /// Long packets vanish, and short ones do not: what does the path carry?
     pub(super) fn suspect_path(&mut self, cx: &Context<'_>) {
         self.mtu.suspect(cx.now_ns, self.wait_ns(cx, 0));
         self.ask_path();
@@ -78,11 +79,25 @@ impl Peer {
         self.timers.set(Timer::Path, self.mtu.timer_ns());
     }
 
-    /// A question of a size, as a packet.
-    pub(super) fn path_question(&self, size: u16, sealed: bool, writer: Writer) -> Vec<u8> {
+    /// Asks whether paths work that are in doubt, as long as there is anything to send.
+    pub(super) fn ask_paths(&mut self, cx: &Context<'_>) {
+        if self.sends.is_empty() {
+            return self.timers.set(Timer::Paths, None);
+        }
+        let (estimate, timeouts) = (&self.estimate, &cx.config.timeouts);
+        let (due, too_long) = self.paths.ask(cx.now_ns, |times| estimate.answer_timeout_ns(times, timeouts));
+        self.control.extend(due.into_iter().map(Due::Ask));
+        self.timers.set(Timer::Paths, self.paths.timeout_ns());
+        if too_long {
+            self.suspect_path(cx);
+        }
+    }
+
+    /// A question of a size, as a packet: which one.
+    pub(super) fn path_question(&self, sequence: u32, size: u16, sealed: bool, writer: Writer) -> Vec<u8> {
         let tag = if sealed { TAG_LEN as u16 } else { 0 };
-        let length = (size - headers(self.address()) - tag).max(Path::LEN as u16);
-        let (sequence, mtu) = (self.mtu.sequence(), self.mtu.own().unwrap_or(0));
+        let length = size.saturating_sub(headers(self.address()) + tag).max(Path::LEN as u16);
+        let mtu = self.mtu.own().unwrap_or(0);
         writer.path(&Path { sequence, length, mtu, answer: false, unheard: self.unheard })
     }
 
@@ -95,7 +110,10 @@ impl Peer {
     pub(super) fn on_path(&mut self, cx: &Context<'_>, path: &Path) {
         let wait_ns = self.wait_ns(cx, 0);
         self.mtu.told(cx.now_ns, path.mtu, wait_ns);
-        if path.answer {
+        if path.answer && is_ours(path.sequence) {
+            self.paths.on_answer(path.sequence);
+            self.ask_paths(cx);
+        } else if path.answer {
             let tag = if cx.config.seal.is_some() { TAG_LEN as u16 } else { 0 };
             let size = path.length.saturating_add(tag).saturating_add(headers(self.address()));
             self.mtu.on_answer(cx.now_ns, path.sequence, size, wait_ns);

@@ -2,6 +2,7 @@
 //! Where rank 0 is, and how one gets there.
 #![forbid(unsafe_code)]
 
+use crate::driver::interfaces::{interfaces, select};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
@@ -43,13 +44,20 @@ impl Master {
         if found.is_empty() { Err(io::Error::other(format!("'{host}' has no address"))) } else { Ok(found) }
     }
 
-    /// The address from which this host would send to rank 0.
+    /// The address from which this host would send to rank 0: that of the first interface, where
+    /// rank 0's name leads to loopback on its own host.
     ///
     /// # Errors
     /// When no route leads there, or the name has no address.
     pub fn own_address(&self) -> io::Result<IpAddr> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in self.resolve()? {
+        let addresses = self.resolve()?;
+        if self.misleads(&addresses)
+            && let Some(&own) = select(&interfaces()?, "^lo").first()
+        {
+            return Ok(own);
+        }
+        for address in addresses {
             let any: IpAddr =
                 if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
             // Connecting a UDP socket sends nothing: the system looks up its route.
@@ -65,17 +73,20 @@ impl Master {
         Err(last)
     }
 
+    /// Whether a host's name leads to loopback on the host itself, as 127.0.1.1 of Debian's
+    /// /etc/hosts does.
+    fn misleads(&self, addresses: &[SocketAddr]) -> bool {
+        let literal = self.host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        !literal && self.host != "localhost" && addresses.iter().any(|address| address.ip().is_loopback())
+    }
+
     /// Rank 0's sockets: at its addresses, where they are this host's; else at all of this host's,
     /// as behind a service's address or where a name leads to a loopback address on its own host
     /// alone.
     pub(super) fn listen(&self) -> io::Result<Vec<TcpListener>> {
         let addresses = self.resolve().unwrap_or_default();
-        let literal = self.host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        let misleading = !literal
-            && self.host != "localhost"
-            && addresses.iter().any(|address| address.ip().is_loopback());
         let mut listeners = Vec::new();
-        if !misleading {
+        if !self.misleads(&addresses) {
             for address in addresses {
                 match listen(address) {
                     Ok(listener) => listeners.push(listener),
@@ -125,6 +136,14 @@ mod tests {
         assert_eq!(master("::1").own_address().expect("a route"), IpAddr::from(Ipv6Addr::LOCALHOST));
         assert_eq!(master("[::1]").own_address().expect("a route"), IpAddr::from(Ipv6Addr::LOCALHOST));
         assert!(master("").own_address().is_err());
+    }
+
+    #[test]
+    fn a_hosts_name_that_leads_to_loopback_misleads_and_an_address_does_not() {
+        let loopback = [SocketAddr::from(([127, 0, 1, 1], 29_500))];
+        let elsewhere = [SocketAddr::from(([10, 0, 0, 1], 29_500))];
+        assert!(master("h1").misleads(&loopback) && !master("h1").misleads(&elsewhere));
+        assert!(!master("localhost").misleads(&loopback) && !master("127.0.1.1").misleads(&loopback));
     }
 
     #[test]

@@ -76,7 +76,15 @@ impl Meeting {
         if self.verdict.is_some() {
             return Admission::Waits;
         }
-        if let Some(refusal) = self.conflict(source, &offer) {
+        // Of two processes that are one rank the first one stays: the other is another job's, or
+        // started twice.
+        if let Some(Some(present)) = self.present.get(usize::from(rank))
+            && offer.world == self.own.world
+        {
+            let first = present.source;
+            return Admission::Refused(Refusal::Taken { rank, first, second: source });
+        }
+        if let Some(refusal) = self.conflict(&offer) {
             self.verdict = Some(Word::Refused(refusal));
             return Admission::Waits;
         }
@@ -88,13 +96,10 @@ impl Meeting {
     }
 
     /// What an offer has against those that were made before.
-    fn conflict(&self, source: SocketAddr, offer: &Offer) -> Option<Refusal> {
+    fn conflict(&self, offer: &Offer) -> Option<Refusal> {
         let (rank, own) = (offer.rank, &self.own);
         if offer.world != own.world {
             return Some(Refusal::World { rank, world: offer.world, expected: own.world });
-        }
-        if let Some(Some(present)) = self.present.get(usize::from(rank)) {
-            return Some(Refusal::Taken { rank, first: present.source, second: source });
         }
         let differs = |what: &str, value: &dyn ToString, expected: &dyn ToString| {
             let (value, expected) = (value.to_string(), expected.to_string());

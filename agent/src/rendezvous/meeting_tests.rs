@@ -38,10 +38,6 @@ fn everyone_hears_who_differs_and_both_values() {
     assert_eq!(told(|offer| offer.world = 3), "rank 2 was started as one of 3 ranks, rank 0 as one of 4");
     assert_eq!(told(|offer| offer.job = Some(3)), "rank 2 has job 3, rank 0 has 0");
     assert_eq!(told(|offer| offer.seed = Some(3)), "rank 2 has seed 3, rank 0 has 77");
-    assert_eq!(
-        told(|offer| offer.rank = 1),
-        "rank 1 came twice: from 10.0.0.2:40001 and from 10.0.0.3:40002"
-    );
     assert!(told(|offer| offer.mtu = Some(500)).contains("rank 2's interface has an MTU of 500 bytes"));
     assert!(told(|offer| offer.address = at(1)).contains("ranks 1 and 2 both say"));
     assert!(
@@ -51,6 +47,24 @@ fn everyone_hears_who_differs_and_both_values() {
     assert!(
         told(|offer| offer.address = "[fd00::1]:5".parse().expect("literal")).contains("rank 0 listens on")
     );
+}
+
+#[test]
+fn who_is_a_rank_that_is_there_already_is_sent_away_alone() {
+    let mut meeting = meeting(3);
+    meeting.join(at(1), offer(1, 3));
+    for rank in [0, 1] {
+        let Admission::Refused(refusal) = meeting.join(at(7), Offer { address: at(7), ..offer(rank, 3) })
+        else {
+            panic!("two of rank {rank}");
+        };
+        let told = format!("rank {rank} came twice: from {} and from 10.0.0.8:40007; the first", at(rank));
+        assert!(refusal.to_string().starts_with(&told), "{refusal}");
+    }
+    assert_eq!(meeting.verdict(), None);
+    meeting.join(at(2), offer(2, 3));
+    let Some(Word::Agreed(agreed)) = meeting.verdict() else { panic!("{:?}", meeting.verdict()) };
+    assert_eq!(agreed.members[1].address, at(1), "the first one stays");
 }
 
 #[test]

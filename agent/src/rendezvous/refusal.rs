@@ -33,8 +33,11 @@ pub enum Refusal {
         /// Rank 0's.
         expected: u16,
     },
-    /// Two processes are one rank.
-    #[error("rank {rank} came twice: from {first} and from {second}")]
+    /// Two processes are one rank: the second one is told, and the others meet without it.
+    #[error(
+        "rank {rank} came twice: from {first} and from {second}; the first one stays (for another job MASTER_PORT \
+         chooses another port)"
+    )]
     Taken {
         /// The rank.
         rank: u16,

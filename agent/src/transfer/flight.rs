@@ -7,7 +7,7 @@
 //! and overtake.
 
 use super::path::{Overtaken, PathEstimate};
-use crate::spray::Spray;
+use crate::paths::Paths;
 use crate::wire::trim_map::{FULL, MapPart, TrimMap};
 use crate::wire::{ECHO_PACKETS, Echo, Progress, Wanted};
 use std::collections::VecDeque;
@@ -28,6 +28,15 @@ struct Packet {
     in_flight: bool,
     /// Lost, and not sent again because the receiver can do without.
     left_out: bool,
+}
+
+impl Packet {
+    /// It has arrived, with nothing known of it before: on its path, if it went once.
+    fn tell(&self, paths: &mut Paths) {
+        if self.attempts == 1 && self.held == 0 {
+            paths.on_arrived(self.path, self.sent_ns, false);
+        }
+    }
 }
 
 /// The news of a report.
@@ -200,7 +209,7 @@ impl Flight {
         now_ns: u64,
         part: &MapPart<'_>,
         estimate: &PathEstimate,
-        spray: &mut Spray,
+        paths: &mut Paths,
         mut satisfied: impl FnMut(u32),
     ) -> News {
         let mut news = News::default();
@@ -224,7 +233,6 @@ impl Flight {
                     self.missing -= 1;
                     news.arrived += 1;
                     news.trimmed += u32::from(!whole);
-                    spray.on_arrived(packet.path, 1, u32::from(!whole));
                     if std::mem::take(&mut packet.left_out) {
                         self.left_out -= 1;
                     }
@@ -233,8 +241,12 @@ impl Flight {
                 // trip would be too short for the second (RFC 8985 §6.2 step 2).
                 let plausible =
                     fastest_ns.is_some_and(|least| now_ns.saturating_sub(packet.sent_ns) >= least);
+                let certain = packet.attempts == 1 || plausible;
+                if before == 0 {
+                    paths.on_arrived(packet.path, if certain { packet.sent_ns } else { 0 }, !whole);
+                }
                 if whole
-                    && (packet.attempts == 1 || plausible)
+                    && certain
                     && let Some(lane) = self.lanes.get_mut(usize::from(packet.path))
                 {
                     if packet.attempts == 1 {
@@ -267,7 +279,7 @@ impl Flight {
 
     /// The receiver has what it wants of all packets below `low`. `satisfied` is told of each that
     /// is new.
-    pub(super) fn satisfy_below(&mut self, low: u32, mut satisfied: impl FnMut(u32)) {
+    pub(super) fn satisfy_below(&mut self, low: u32, paths: &mut Paths, mut satisfied: impl FnMut(u32)) {
         let low = low.min(self.packets.len() as u32);
         let every_plane = self.wanted == Wanted::EveryPlane || self.low_is_whole;
         let enough = if every_plane { self.planes } else { 1 };
@@ -279,6 +291,7 @@ impl Flight {
             }
             if packet.held < enough {
                 self.missing -= u32::from(packet.held == 0);
+                packet.tell(paths);
                 packet.held = enough;
                 satisfied(self.low);
             }
@@ -290,6 +303,11 @@ impl Flight {
             }
             self.low += 1;
         }
+    }
+
+    /// The receiver has something of every packet, and says no more.
+    pub(super) fn all_arrived(&self, paths: &mut Paths) {
+        self.packets.iter().filter(|packet| packet.in_flight).for_each(|packet| packet.tell(paths));
     }
 
     /// When a packet was sent last; 0 where it was not.
@@ -346,7 +364,7 @@ impl Flight {
         told: &Range<u32>,
         estimate: &PathEstimate,
         late: Option<Late>,
-        spray: &mut Spray,
+        paths: &mut Paths,
     ) -> Vec<Repair> {
         let mut lost = Vec::new();
         let across_ns = estimate.reorder_ns();
@@ -370,7 +388,7 @@ impl Flight {
                     }
                     packet.in_flight = false;
                     self.load.remove(packet.bytes);
-                    spray.on_lost(packet.path, 1);
+                    paths.on_lost(now_ns, packet.path, sent_ns);
                     lost.push(Repair { index, from_plane: packet.held });
                 } else if current
                     && packet.held > 0
@@ -387,12 +405,7 @@ impl Flight {
         lost
     }
 
-    /// How often a packet was sent.
-    pub(super) fn attempts(&self, index: u32) -> u8 {
-        self.packets.get(index as usize).map_or(0, |packet| packet.attempts)
-    }
-
-    /// The same, if the last time was after `since_ns`.
+    /// How often a packet was sent, if the last time was after `since_ns`.
     pub(super) fn attempts_since(&self, index: u32, since_ns: u64) -> Option<u8> {
         let packet = self.packets.get(index as usize)?;
         (packet.sent_ns > since_ns).then_some(packet.attempts)

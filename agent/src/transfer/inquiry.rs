@@ -117,9 +117,9 @@ impl Inquiry {
         self.sequence > 0 && !self.answered
     }
 
-    /// Whether time was up for a question, and nothing has come since.
-    pub(super) fn is_unanswered(&self) -> bool {
-        self.unanswered > 0
+    /// Questions for which time was up, and nothing has come since.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.unanswered
     }
 
     /// Time is up. Gives how long nothing has been heard, and the questions since.

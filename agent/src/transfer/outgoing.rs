@@ -16,9 +16,9 @@ use super::{Chunk, Heard, Next, TransferError, TransferStats, When};
 use crate::config::TimeoutConfig;
 use crate::interface::{Outbound, SupplyError};
 use crate::pacing::Pace;
+use crate::paths::Paths;
 use crate::rate::Feedback;
 use crate::row::{Row, Run};
-use crate::spray::Spray;
 use crate::wire::trim_map::TrimMap;
 use crate::wire::{Progress, Report, Stop, Wanted, Writer, shape};
 use trimwire_encoder::Layout;
@@ -64,9 +64,6 @@ pub(crate) struct Outgoing {
     inquiry: Inquiry,
     silence: Silence,
     trial: Trial,
-    /// How often the packet was sent, of those lost of late, that was sent most often: a path that
-    /// has shrunk shows so.
-    in_vain: u8,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
     /// It has: what is on its way goes to rows, and not to where early data waits.
@@ -111,7 +108,6 @@ impl Outgoing {
             inquiry: Inquiry::default(),
             silence: Silence::default(),
             trial: Trial::default(),
-            in_vain: 0,
             not_expected: None,
             asked_for: false,
             finish: false,
@@ -169,11 +165,6 @@ impl Outgoing {
         row.map_or(0, |row| row.len_of(self.next as usize - self.layout.row_packets(self.next_row).start))
     }
 
-    /// How often a packet was sent that was lost since the last call.
-    pub(crate) fn take_in_vain(&mut self) -> u8 {
-        std::mem::take(&mut self.in_vain)
-    }
-
     /// Bytes of its longest packet, as far as its rows were supplied.
     pub(crate) fn longest_packet(&self) -> u32 {
         self.rows.iter().flatten().map(|row| row.packet(0).len() as u32).max().unwrap_or(0)
@@ -200,9 +191,9 @@ impl Outgoing {
         self.flight.newest_ns()
     }
 
-    /// The next data, at most `most` packets, which leave at `now_ns` on `path`; repairs go first.
-    /// After the last one a PROBE is due.
-    pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, path: u16) -> Option<Chunk> {
+    /// The next data, at most `most` packets, which leave at `now_ns`, and its path: a repair's is
+    /// another one than before. Repairs go first. After the last one a PROBE is due.
+    pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, paths: &mut Paths) -> Option<(Chunk, u16)> {
         if self.stopped || !self.trial.may_send() {
             return None;
         }
@@ -214,6 +205,9 @@ impl Outgoing {
         if self.flight.in_flight().bytes == 0 {
             self.silence.begin(now_ns);
         }
+        let before = if chunk.repair { self.flight.path(first) } else { None };
+        let path = paths.choose(now_ns, before);
+        paths.on_sent(path, chunk.run.packets, chunk.run.payload.len() as u64);
         for (nth, packet) in chunk.run.payload.chunks(chunk.run.segment).enumerate() {
             self.flight.sent(now_ns, first + nth as u32, path, packet.len());
         }
@@ -222,7 +216,7 @@ impl Outgoing {
         if !chunk.repair {
             self.progress_ns = self.progress_ns.max(now_ns);
         }
-        Some(chunk)
+        Some((chunk, path))
     }
 
     fn next_first(&mut self, most: usize) -> Option<(Chunk, u32)> {
@@ -268,7 +262,7 @@ impl Outgoing {
         progress: &Progress<'_>,
         answer: bool,
         estimate: &mut PathEstimate,
-        spray: &mut Spray,
+        paths: &mut Paths,
         timeouts: &TimeoutConfig,
     ) -> (Option<Heard>, Next) {
         let When { now_ns, arrived_ns, slowed_ns } = when;
@@ -284,7 +278,7 @@ impl Outgoing {
         }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
         if let (Some(path), Some(rtt_ns)) = (echoed, heard.and_then(|heard| heard.feedback.rtt_ns)) {
-            spray.on_round_trip(path, rtt_ns);
+            paths.spray().on_round_trip(path, rtt_ns);
         }
         if !progress.expected {
             return (heard, self.on_not_expected(now_ns, timeouts));
@@ -312,7 +306,7 @@ impl Outgoing {
             }
         };
         if let Some(part) = &progress.map {
-            let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
+            let news = self.flight.learn(now_ns, part, estimate, paths, &mut satisfied);
             estimate.overtook(news.overtaken);
             estimate.unheld += u32::from(self.flight.came_early(now_ns));
             if news.improved {
@@ -322,7 +316,7 @@ impl Outgoing {
                 self.inquiry.news();
             }
         }
-        self.flight.satisfy_below(progress.low, satisfied);
+        self.flight.satisfy_below(progress.low, paths, satisfied);
         if self.flight.knows_all(progress) {
             self.unclear_since_ns = None;
         } else {
@@ -330,11 +324,9 @@ impl Outgoing {
         }
         let told = self.flight.told(progress);
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
-        let lost = self.flight.lost(now_ns, &told, estimate, late, spray);
+        let lost = self.flight.lost(now_ns, &told, estimate, late, paths);
         if !lost.is_empty() {
             estimate.gave_up();
-            let attempts = lost.iter().map(|repair| self.flight.attempts(repair.index));
-            self.in_vain = self.in_vain.max(attempts.max().unwrap_or(0));
         }
         let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
         if gone().next().is_some() {
@@ -466,9 +458,13 @@ impl Outgoing {
         when: When,
         stop: &Stop<'_>,
         estimate: &mut PathEstimate,
+        paths: &mut Paths,
         timeouts: &TimeoutConfig,
     ) -> (Option<Heard>, Next) {
         let now_ns = when.now_ns;
+        if stop.missing == 0 && !self.stopped {
+            self.flight.all_arrived(paths);
+        }
         self.inquiry.on_answer(when.arrived_ns, stop.sequence, estimate);
         let heard = self.take_report(when, &stop.report, estimate);
         self.stopped = true;

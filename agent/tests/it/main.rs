@@ -20,6 +20,7 @@ mod life;
 mod network;
 mod pace;
 mod path_mtu;
+mod paths;
 mod rate_algorithms;
 mod rejoin;
 mod rendezvous;

@@ -145,15 +145,26 @@ fn everyone_hears_who_differs_and_in_what() {
         refusal(&together(offers, &config)),
         "the ranks did not meet: rank 3 was started as one of 5 ranks, rank 0 as one of 4"
     );
-    // One never comes, or all might have met before the second one does.
-    let mut offers = all(4, &config);
-    offers[3] = offers[1].clone();
-    let told = refusal(&together(offers, &config));
-    assert!(told.contains("rank 1 came twice: from 127.0.0.1:"), "{told}");
-    let mut offers = all(4, &config);
-    offers[3] = offers[0].clone();
-    let told = refusal(&together(offers, &config));
-    assert!(told.contains("rank 0 came twice"), "{told}");
+}
+
+#[test]
+fn another_job_on_the_port_is_refused_and_the_first_one_meets() {
+    let config = place("127.0.0.1", None, LONG);
+    let [own, second, third] = [0, 1, 2].map(|rank| offer(rank, 3, &config));
+    let other = Offer { address: SocketAddr::from(([127, 0, 0, 1], 9_000)), ..own.clone() };
+    let (told, met) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| meet(own, &config));
+        trimwire_bmv2_tests::process::poll("rank 0 to listen", LONG, || {
+            Ok(TcpStream::connect(address(&config)).ok())
+        })
+        .expect("it listens");
+        let told = meet(other, &config).expect_err("the first one stays").to_string();
+        let mut met = together(vec![second, third], &config);
+        met.insert(0, first.join().expect("no panic"));
+        (told, met)
+    });
+    assert_all_agree(met);
+    assert!(told.contains("rank 0 came twice: from 127.0.0.1:") && told.contains("MASTER_PORT"), "{told}");
 }
 
 #[test]

@@ -15,11 +15,11 @@ fn learn(flight: &mut Flight, now_ns: u64, states: &[u8]) -> News {
     let mut bytes = Vec::new();
     write_part(|p| states[p as usize], states.len() as u32, 0, Detail::Planes, 1_000, &mut bytes);
     let part = MapPart::parse(&bytes).expect("own map");
-    flight.learn(now_ns, &part, &estimate(), &mut Spray::new(4, 1), |_| ())
+    flight.learn(now_ns, &part, &estimate(), &mut Paths::new(4, 1, 1), |_| ())
 }
 
 fn lost(flight: &mut Flight, now_ns: u64, packets: u32) -> Vec<u32> {
-    let lost = flight.lost(now_ns, &(0..packets), &estimate(), LATE, &mut Spray::new(4, 1));
+    let lost = flight.lost(now_ns, &(0..packets), &estimate(), LATE, &mut Paths::new(4, 1, 1));
     lost.iter().map(|repair| repair.index).collect()
 }
 
@@ -119,7 +119,7 @@ fn the_tail_of_a_trimmed_packet_is_asked_for_where_every_plane_is_wanted() {
     flight.sent(0, 0, 0, 100);
     flight.sent(1_000, 1, 0, 100);
     learn(&mut flight, RTT, &[4, FULL]);
-    let lost = flight.lost(RTT, &(0..2), &estimate(), LATE, &mut Spray::new(4, 1));
+    let lost = flight.lost(RTT, &(0..2), &estimate(), LATE, &mut Paths::new(4, 1, 1));
     assert_eq!(lost, [Repair { index: 0, from_plane: 4 }]);
     assert!(!flight.satisfied(0) && flight.satisfied(1));
 }

@@ -168,9 +168,9 @@ impl Outgoing {
         };
     }
 
-    /// Whether a question is open that was asked again.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.inquiry.is_unanswered()
+    /// Questions for which time was up, and nothing has come since.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.inquiry.unanswered()
     }
 
     /// The timer has expired.

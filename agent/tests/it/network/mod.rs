@@ -192,6 +192,8 @@ pub(crate) struct Network {
     /// Drops or changes a datagram before chance does: (from, datagram, how many of this kind
     /// before).
     pub(crate) script: Option<fn(usize, &Datagram, u64) -> bool>,
+    /// Drops what leaves at a time: paths that are dead.
+    pub(crate) blocked: Option<fn(u64, &Datagram) -> bool>,
     /// Bytes of the longest IP packet that the path carries at a time, from rank to rank; longer
     /// ones vanish.
     pub(crate) carries: Option<fn(u64, usize, usize) -> usize>,
@@ -241,6 +243,7 @@ impl Network {
             faults,
             random: Random(seed),
             script: None,
+            blocked: None,
             carries: None,
             longest: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -349,6 +352,9 @@ impl Network {
         *before += 1;
         let before = *before - 1;
         if self.script.is_some_and(|script| script(from, &datagram, before)) {
+            return;
+        }
+        if self.blocked.is_some_and(|blocked| blocked(leaves_ns, &datagram)) {
             return;
         }
         let to = datagram.to;
