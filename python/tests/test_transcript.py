@@ -119,7 +119,8 @@ def written(path: Path, fates: dict[tuple[int, int, int], int | None], rank: int
 
 
 #: What rank 0 had, and rank 1: of rank 1's part of shard 0 on the way there, of the sum of shard 1 on the way back.
-ONE_PLANE, EIGHT_PLANES = PLANE, 8 * PLANE
+#: In front of the planes of packets of 16 blocks stands the mask of zero blocks.
+ONE_PLANE, EIGHT_PLANES = 2 + PLANE, 2 + 8 * PLANE
 FATES = (
     {(0, 0, 0): ONE_PLANE, (0, 1, 1): WHOLE, (1, 0, 0): WHOLE, (1, 1, 1): MISSING},
     {(0, 0, 1): WHOLE, (0, 1, 0): WHOLE, (1, 0, 1): WHOLE, (1, 1, 0): EIGHT_PLANES},
