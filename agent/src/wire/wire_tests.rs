@@ -224,7 +224,10 @@ fn a_report_that_tells_no_number_of_senders_is_one_of_before_there_was_a_number(
 fn errors_name_the_kind_and_what_is_valid() {
     let text = |kind, body: &[u8]| Control::parse(kind, body).expect_err("invalid").to_string();
     assert_eq!(text(Kind::Probe, &[0; 27]), "Probe body has 27 bytes, at least 28 are needed");
-    assert_eq!(text(Kind::Probe, &[0; 28]), "Probe speaks of a message of 0 packets; valid are 1 to 16777216");
+    assert_eq!(
+        text(Kind::Probe, &[0; 28]),
+        "Probe speaks of a message of 0 packets; valid are 1 to 16777216"
+    );
     assert_eq!(text(Kind::Abort, &[0; 12]), "unknown reason 0 to abort; valid are 1 to 7");
     assert_eq!(text(Kind::Hello, &[0; 12]), "HELLO of 0 ports with room for 0; valid are 1 to 256");
     let hello = [0, 0, 0, 1, 0, 0, 0, 2, 0, 2, 0, 1, 0xc0, 0, 10, 0, 0, 1, 10];

@@ -157,7 +157,10 @@ fn a_row_that_holds_nearly_all_the_energy_is_warned_of() {
     let output = nmse(&["--dist", &file, "--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("warning"), "{said}");
-    assert!(said.contains("row 17 of 32 (coordinates 69632 to 73727) holds 100.00 % of the energy"), "{said}");
+    assert!(
+        said.contains("row 17 of 32 (coordinates 69632 to 73727) holds 100.00 % of the energy"),
+        "{said}"
+    );
     assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok());
 }
 

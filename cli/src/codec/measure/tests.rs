@@ -46,8 +46,7 @@ fn every_codec_errs_by_its_closed_form_at_every_trim_and_in_every_decoding() {
     for codec in Scheme::ALL {
         for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
             for planes in 0..codec.planes() {
-                let trimmed =
-                    Experiment { decoding, ..experiment(codec, Depth::Planes(planes), 0.5) };
+                let trimmed = Experiment { decoding, ..experiment(codec, Depth::Planes(planes), 0.5) };
                 let result = measured(&trimmed);
                 let Some(expected) = result.expected else {
                     assert!(planes == 0, "{codec}, {decoding:?}: no closed form of {planes} planes");
