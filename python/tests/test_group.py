@@ -257,7 +257,7 @@ def test_a_trim_delay_that_is_no_time_is_refused_by_name(delay: float) -> None:
     group.close()
 
 
-@pytest.mark.parametrize(("mtu", "coordinates"), [(576, 160), (1450, 448), (1500, 448), (9000, 2976)])
+@pytest.mark.parametrize(("mtu", "coordinates"), [(576, 160), (1450, 448), (1500, 448), (9000, 2944)])
 def test_packets_fit_the_mtu_that_ranks_agree_on(mtu: int, coordinates: int) -> None:
     groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
     addresses = [group.address for group in groups]
