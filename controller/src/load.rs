@@ -32,7 +32,8 @@ impl Fabric {
         } else {
             warnings.into_error(file).to_string().lines().map(str::to_owned).collect()
         };
-        fabric.warnings.extend(Topology::of(&fabric).unreachable());
+        let topology = Topology::of(&fabric);
+        fabric.warnings.extend(topology.unreachable().into_iter().chain(topology.uneven()));
         Ok(fabric)
     }
 }
