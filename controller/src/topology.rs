@@ -384,10 +384,8 @@ pub(crate) fn shares(rates: &[u64]) -> (Vec<u8>, bool) {
     let all = rates.iter().fold(0_u64, |all, rate| all.saturating_add(rate / step));
     let most = MOST_SHARES.max(rates.len() as u64);
     let is_exact = all <= most;
-    let share = |rate: &u64| {
-        let share = rate / step;
-        if is_exact { share } else { (u128::from(share) * u128::from(most) / u128::from(all)) as u64 }
-    };
+    let nearest = |share: u64| (u128::from(share) * u128::from(most) + u128::from(all / 2)) / u128::from(all);
+    let share = |rate: &u64| if is_exact { rate / step } else { nearest(rate / step) as u64 };
     let shares = rates.iter().map(|rate| u8::try_from(share(rate).max(1)).unwrap_or(u8::MAX));
     (shares.collect(), is_exact)
 }

@@ -268,7 +268,7 @@ fn groups_share_packets_by_the_speed_of_their_links() {
     let found = groups(&text("", "50Mbps"));
     assert!(found.len() == 1 && found[0].contains("[3, 4]"), "{found:?}");
     // Stratum takes no weights.
-    let files = ", target: stratum-tofino, pipeline: { p4info: a, bfrt: b, context: c, binary: d }";
+    let files = ", target: stratum-tofino2, pipeline: { p4info: a, bfrt: b, context: c, binary: d }";
     let found = words(&text(files, "25Mbps"), "a");
     let members = found.iter().filter(|line| line.contains("a:2 to b:1")).count();
     assert_eq!(members, 2, "{found:?}");

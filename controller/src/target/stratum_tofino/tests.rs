@@ -187,6 +187,7 @@ fn nothing_is_trimmed_below_the_line_and_the_limit_holds_above_it() {
             let found = run(&port, port.config.clone(), classes, load);
             let trimmed = found.shallow + found.deep + found.deflected;
             assert_eq!(trimmed > 0.0, load > 0.98, "{classes} classes at {load}: {found:?}");
+            assert!(found.lost <= 0.0, "the trim queue has room: {classes} classes at {load}: {found:?}");
             assert!(found.fullest <= 100.0, "{classes} classes at {load}: {found:?}");
         }
     }
