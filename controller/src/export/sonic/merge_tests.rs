@@ -80,7 +80,7 @@ fn merged(sample: &Value, more: &str, disable_pfc: bool) -> Result<Export, Expor
     let fabric = Fabric::from_yaml(&format!("{FABRIC}{more}"), "fabric.yaml").unwrap();
     let present = Present::parse(&sample.to_string())?;
     let asic = Asic::of(None, Some(&present));
-    let platform = present.fit(Platform { disable_pfc, asic, ..Platform::default() }, None, None)?;
+    let platform = present.fit(Platform { asic, disable_pfc, ..Platform::default() }, None, None)?;
     let export = export(&fabric, "s1", &Platform { present: Some(present), ..platform })?;
     conforms(&export);
     Ok(export)

@@ -109,7 +109,7 @@ fn run(port: &Port, config: MeterConfig, classes: usize, load: f64) -> Outcome {
     let mut next: Vec<f64> =
         (0..SENDERS * classes).map(|sender| gap * (sender * 7 % 10) as f64 / 10.0).collect();
     let gaps: Vec<f64> = (0..next.len()).map(|sender| gap * (1.0 + (sender as f64 - 3.5) * 1e-4)).collect();
-    let mut meters: Vec<Meter> = (0..classes).map(|_| Meter::new(config.clone())).collect();
+    let mut meters: Vec<Meter> = (0..classes).map(|_| Meter::new(config)).collect();
     let mut queues = vec![0.0_f64; classes];
     let (mut trim, mut now, mut packets, mut outcome) = (0.0_f64, 0.0, 0.0, Outcome::default());
     while now < SECONDS * 1e9 {
@@ -166,7 +166,7 @@ fn run(port: &Port, config: MeterConfig, classes: usize, load: f64) -> Outcome {
 /// Both rates of a meter, as parts of the line.
 fn rates(port: &Port, committed: f64, peak: f64) -> MeterConfig {
     let rate = |share: f64| (share * RATE_BPS as f64 / 8.0) as i64;
-    MeterConfig { cir: rate(committed), pir: rate(peak), ..port.config.clone() }
+    MeterConfig { cir: rate(committed), pir: rate(peak), ..port.config }
 }
 
 const LOADS: [f64; 7] = [0.95, 0.97, 1.1, 1.5, 2.0, 3.0, 4.0];
@@ -184,7 +184,7 @@ fn nothing_is_trimmed_below_the_line_and_the_limit_holds_above_it() {
     );
     for classes in [1, 4] {
         for load in LOADS {
-            let found = run(&port, port.config.clone(), classes, load);
+            let found = run(&port, port.config, classes, load);
             let trimmed = found.shallow + found.deep + found.deflected;
             assert_eq!(trimmed > 0.0, load > 0.98, "{classes} classes at {load}: {found:?}");
             assert!(found.lost <= 0.0, "the trim queue has room: {classes} classes at {load}: {found:?}");
@@ -205,11 +205,10 @@ fn no_pair_of_rates_leaves_the_line_alone_and_holds_the_queue() {
             }
             let config = rates(&port, committed, peak);
             let trims_below = {
-                let found = run(&port, config.clone(), 1, 0.97);
+                let found = run(&port, config, 1, 0.97);
                 found.shallow + found.deep > 0.0
             };
-            let overflows =
-                LOADS.iter().skip(2).any(|load| run(&port, config.clone(), 1, *load).deflected > 0.0);
+            let overflows = LOADS.iter().skip(2).any(|load| run(&port, config, 1, *load).deflected > 0.0);
             assert!(trims_below || overflows, "CIR {committed} and PIR {peak} do both");
         }
     }
@@ -221,7 +220,7 @@ fn the_page_has_the_table_of_this_model() {
     let old = rates(&port, 0.9, 0.9);
     let rows = LOADS.map(|load| {
         let [before, one, four] = [(&old, 1), (&port.config, 1), (&port.config, 4)]
-            .map(|(config, classes)| words(&run(&port, config.clone(), classes, load)));
+            .map(|(config, classes)| words(&run(&port, *config, classes, load)));
         format!("| {load} | {before} | {one} | {four} |\n")
     });
     let page = include_str!("../../../../docs/how-to/tofino.md");
