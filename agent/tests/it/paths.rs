@@ -20,6 +20,7 @@ fn hit(datagram: &Datagram, dead: impl Fn(u16) -> bool) -> bool {
 }
 
 type Blocked = fn(u64, &Datagram) -> bool;
+type Dead = fn(u16) -> bool;
 
 fn group(blocked: Blocked, faults: Faults) -> Group {
     let mut network = Network::with(4, faults, 1, |config| {
@@ -72,7 +73,7 @@ const HEALTHY: Blocked = |_, _| false;
 #[test]
 fn a_sixteenth_a_quarter_or_half_of_the_paths_dead_costs_a_few_operations_at_first() {
     let healthy = mean(&sums(&mut group(HEALTHY, Faults::NONE), 0, 100, 1_024));
-    let cases: [(fn(u16) -> bool, Blocked); 3] = [
+    let cases: [(Dead, Blocked); 3] = [
         (|path| path == 3, |_, datagram| hit(datagram, |path| path == 3)),
         (|path| path % 4 == 1, |_, datagram| hit(datagram, |path| path % 4 == 1)),
         (|path| path % 2 == 1, |_, datagram| hit(datagram, |path| path % 2 == 1)),
