@@ -19,7 +19,7 @@ use serde::Serialize;
 
 /// Queues of a port, and so cells of the program's arrays per port.
 const QUEUES: u16 = 8;
-/// Filters that a Read may have: `trimwire-switch` takes so many unless told otherwise.
+/// Filters of a Read: `trimwire-switch` takes no more unless told otherwise.
 const FILTERS: usize = 1_024;
 
 /// A counter by port and queue (`p4/README.md`, "Counters and registers").
@@ -101,6 +101,16 @@ pub struct QueueCounters {
     pub waiting: Option<Waiting>,
 }
 
+impl QueueCounters {
+    /// Something was counted, or waits.
+    pub(crate) fn is_used(&self) -> bool {
+        self.counts.values().any(|count| *count != Count::default())
+            || self
+                .waiting
+                .is_some_and(|waiting| waiting.now > 0 || waiting.peak.is_some_and(|peak| peak > 0))
+    }
+}
+
 /// Bytes in a queue, as the program counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -168,7 +178,7 @@ pub(crate) async fn read_counters(
     for counter in Counter::ALL {
         let Ok(whole) = entity::counter(index, counter.name(), None) else { continue };
         kinds.insert(whole.counter_id, counter);
-        filters.extend(cells(index, which, Counter::ALL.len()).map(|cell| {
+        filters.extend(cells(index, which).map(|cell| {
             let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
             Entity::from(CounterEntry { index, ..whole })
         }));
@@ -201,7 +211,7 @@ async fn read_waiting(
         if name == names::OCCUPANCY {
             occupancy = Some(whole.register_id);
         }
-        filters.extend(cells(index, which, names::WAITING.len()).map(|cell| {
+        filters.extend(cells(index, which).map(|cell| {
             let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
             Entity::from(RegisterEntry { index, ..whole.clone() })
         }));
@@ -223,22 +233,24 @@ async fn read_waiting(
     Ok(waiting)
 }
 
-/// The cells of one of `arrays` arrays that are asked for together: one by one where a Read has
-/// room for them, else all of the array (`None`).
+/// The cells of an array that are asked for: those, or all of the array (`None`).
 ///
 /// A fabric's ports use few of an array's 4,096 cells. On Tofinos the whole array is read from the
 /// hardware whatever is asked for (Stratum's `BfrtTableManager::ReadIndirectCounterEntry`), so that
 /// asking once is cheaper.
-fn cells<'q>(index: &Index, which: Which<'q>, arrays: usize) -> impl Iterator<Item = Option<i64>> + 'q {
-    let fits = |places: &&[(u16, u8)]| places.len() * arrays < FILTERS && target::reads_cells(index);
-    let places = which.filter(fits);
+fn cells<'q>(index: &Index, which: Which<'q>) -> impl Iterator<Item = Option<i64>> + 'q {
+    let places = which.filter(|_| target::reads_cells(index));
     let whole = places.is_none().then_some(None);
     places.unwrap_or_default().iter().map(|place| Some(cell(*place))).chain(whole)
 }
 
-/// No filters are no question.
+/// In as many Reads as it takes; no filters are no question.
 async fn read_entities(client: &Client, filters: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
-    if filters.is_empty() { Ok(Vec::new()) } else { client.read(filters).await }
+    let mut entities = Vec::new();
+    for piece in filters.chunks(FILTERS) {
+        entities.extend(client.read(piece.to_vec()).await?);
+    }
+    Ok(entities)
 }
 
 fn cell((port, queue): (u16, u8)) -> i64 {

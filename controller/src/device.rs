@@ -87,6 +87,16 @@ pub enum DeviceError {
         /// The transport's words.
         reason: String,
     },
+    /// One side does not take the other's certificate.
+    #[error("switch {address}: {words} ({reason})")]
+    Certificate {
+        /// `HOST:PORT`.
+        address: String,
+        /// Which side lacks what.
+        words: &'static str,
+        /// The transport's words.
+        reason: String,
+    },
     /// The switch has TLS, and the file does not say so.
     #[error(
         "switch {address} does not take what is sent in the clear; if it wants TLS, write tls: {{ ca: ca.pem }} for it ({reason})"
@@ -156,6 +166,7 @@ impl DeviceError {
             Self::Client(error) => error.is_connection_loss(),
             // A switch forgets what was saved, and not committed, when its next primary comes.
             Self::NoTls { .. }
+            | Self::Certificate { .. }
             | Self::WantsTls { .. }
             | Self::NobodyListens { .. }
             | Self::NotCommitted { .. } => true,
@@ -207,10 +218,8 @@ impl Reach {
     pub(crate) async fn observe(&self) -> Result<Client, DeviceError> {
         let mut client = self.connect().await?;
         client.observe(self.device_id);
-        if self.tls.is_none() {
-            // The first answer tells what connecting does not: whether anybody understands us.
-            client.pipeline(ResponseType::CookieOnly).await.map_err(|error| self.in_words(error))?;
-        }
+        // The first answer tells what connecting does not: whether we are understood and believed.
+        client.pipeline(ResponseType::CookieOnly).await.map_err(|error| self.in_words(error))?;
         Ok(client)
     }
 
@@ -240,6 +249,12 @@ impl Reach {
     /// An error of the transport with what may be meant by it.
     fn in_words(&self, error: ClientError) -> DeviceError {
         let address = self.address.clone();
+        if let (Some(tls), ClientError::Lost { reason, .. } | ClientError::Connect { reason, .. }) =
+            (&self.tls, &error)
+            && let Some(words) = certificate(tls, reason, matches!(error, ClientError::Lost { .. }))
+        {
+            return DeviceError::Certificate { address, words, reason: reason.clone() };
+        }
         match &error {
             // rustls's word for an answer that is no TLS record.
             ClientError::Connect { reason, .. } if reason.contains("InvalidContentType") => {
@@ -280,6 +295,31 @@ impl Reach {
         };
         DeviceError::Backup { address: self.address.clone(), own, highest, primary_exists }
     }
+}
+
+/// Which side's certificate is not taken, and what it lacks, by rustls's words.
+///
+/// In TLS 1.3 a client has shown its certificate and goes on before the server has looked at it
+/// (RFC 8446, section 4.4.2.4): a refusal is the end of the connection at the first call, and its
+/// alert is often lost.
+fn certificate(tls: &Tls, reason: &str, is_first_call: bool) -> Option<&'static str> {
+    let has = |words: &[&str]| words.iter().any(|words| reason.contains(words));
+    let theirs = has(&["invalid peer certificate"]);
+    Some(if theirs && has(&["UnknownIssuer"]) {
+        "none of the authorities in our tls.ca has signed its certificate"
+    } else if theirs && has(&["xpired"]) {
+        "its certificate has expired: renew it on the switch"
+    } else if theirs && has(&["not valid for name", "NotValidForName"]) {
+        "its certificate is for another name than the host in its address: write tls: { server_name: … } with a name that it has"
+    } else if tls.identity.is_none() && (is_first_call || has(&["CertificateRequired"])) {
+        "it ended the connection: it may ask for a client's certificate, and we have none; write tls: { cert: …, key: … }"
+    } else if has(&["CertificateExpired"]) {
+        "it takes our certificate for expired: compare both sides' clocks"
+    } else if is_first_call || has(&["UnknownCA", "BadCertificate", "AccessDenied"]) {
+        "it ended the connection: it may not take our tls.cert, which an authority in its --grpc-server-cacert has to have signed"
+    } else {
+        return None;
+    })
 }
 
 /// The cookie of the switch's pipeline; `None` without a pipeline. A pipeline without cookie has

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Longest file that is read, MiB; a fabric of 100,000 hosts, written out, has 15 MB.
-pub const LONGEST_MIB: u64 = 64;
+/// Longest file that is read, MiB, and most memory of a fabric file's values; a fabric of 10,000
+/// hosts, written out, takes 5 of it.
+pub const LONGEST_MIB: u64 = 16;
 
 /// All of a file.
 ///

@@ -15,13 +15,12 @@ impl Fabric {
     /// Nothing behind this has to check the user's input again: a mistake comes out here with file,
     /// line and key, all of them at once.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, SpecError> {
-        let mut problems = Problems::default();
-        let Some(draft) = spec::read(text, file, &mut problems) else {
+        let (mut problems, mut warnings) = (Problems::default(), Problems::default());
+        let Some(draft) = spec::read(text, file, &mut problems, &mut warnings) else {
             return Err(problems.into_error(file));
         };
         let Draft { mut fabric, policy, rtt_given, switch_lines, link_lines } = draft;
         target::check_ports(&fabric, &link_lines, &mut problems);
-        let mut warnings = Problems::default();
         fabric.policies = policy::resolve(&fabric, &policy, rtt_given, &mut problems, &mut warnings);
         if !problems.is_empty() {
             return Err(problems.into_error(file));
@@ -32,7 +31,8 @@ impl Fabric {
         } else {
             warnings.into_error(file).to_string().lines().map(str::to_owned).collect()
         };
-        fabric.warnings.extend(Topology::of(&fabric).unreachable());
+        let topology = Topology::of(&fabric);
+        fabric.warnings.extend(topology.unreachable().into_iter().chain(topology.uneven()));
         Ok(fabric)
     }
 }

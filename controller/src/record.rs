@@ -2,14 +2,15 @@
 //! Who applied what, when, and what became of it; and the files themselves, so that a good state
 //! can be gone back to.
 //!
-//! A folder of small files, each written whole: under another name first, then renamed. Nothing in
-//! it is secret but what the fabric file says.
+//! A folder of small files, each written whole: under another name first, then renamed. Who gives a
+//! record its number locks the folder. Nothing in it is secret but what the fabric file says.
 
 mod changes;
 mod drained;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ pub enum RecordError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A file that this controller did not write.
+    /// A file that this controller did not write, or one that cannot be written.
     #[error("{path} is no record: {source}")]
     Content {
         /// Which.
@@ -123,7 +124,8 @@ impl Records {
         Self { folder: state.map_or_else(beside, Path::to_path_buf).join(name) }
     }
 
-    /// All, the oldest first.
+    /// All that can be read, the oldest first. A damaged one says nothing of the others: the log
+    /// names it.
     pub fn all(&self) -> Result<Vec<Record>, RecordError> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -136,9 +138,11 @@ impl Records {
                 continue;
             }
             let text = crate::files::read(&path).map_err(|source| io_error(&path, source))?;
-            let record: Record = serde_json::from_slice(&text)
-                .map_err(|source| RecordError::Content { path: path.display().to_string(), source })?;
-            records.push(record);
+            match serde_json::from_slice::<Record>(&text) {
+                Ok(record) if path.file_name() == Some(name(record.number).as_ref()) => records.push(record),
+                Ok(record) => tracing::warn!("{} says that it is record {}", path.display(), record.number),
+                Err(error) => tracing::warn!("{} is no record: {error}", path.display()),
+            }
         }
         records.sort_by_key(|record| record.number);
         Ok(records)
@@ -153,14 +157,20 @@ impl Records {
         artifacts: &Artifacts,
         only: &[String],
     ) -> Result<Record, RecordError> {
-        let last = self.all()?.pop();
-        let number = last.as_ref().map_or(0, |record| record.number).saturating_add(1);
+        let _locked = self.lock().map_err(|source| io_error(&self.folder, source))?;
+        let mut records = self.all()?;
+        let mut number = records.last().map_or(0, |record| record.number).saturating_add(1);
+        // A damaged one keeps its name.
+        while self.folder.join(name(number)).exists() {
+            number = number.saturating_add(1);
+        }
+        let last = records.last();
         let content = digest(text);
         self.write(&kept(&content), text.as_bytes())?;
         let programs = programs(fabric, artifacts);
         // A file that is not there any more says nothing of what changed.
         let mut changes = Vec::new();
-        if let Some(last) = &last {
+        if let Some(last) = last {
             changes.extend(self.text(last).ok().into_iter().flat_map(|before| changes::of(&before, text)));
             changes.extend(changes::of_programs(last, &programs));
         }
@@ -180,7 +190,8 @@ impl Records {
             not_begun: Vec::new(),
         };
         self.keep(&record)?;
-        self.forget()?;
+        records.push(record.clone());
+        self.forget(&records)?;
         Ok(record)
     }
 
@@ -237,33 +248,28 @@ impl Records {
     /// What to go back to: the newest roll-out of all switches that succeeded, of another file than
     /// the last roll-out's; or the one that is asked for.
     pub fn good(&self, number: Option<u64>) -> Result<Record, RecordError> {
-        let mut records = self.all()?;
+        let records = self.all()?;
         let path = self.folder.display().to_string();
         if let Some(number) = number {
             let found = records.into_iter().find(|record| record.number == number);
             return found.ok_or(RecordError::Unknown { number, path });
         }
-        let count = records.len();
-        let last = records.last().map(|record| record.content.clone());
-        records.retain(|record| {
-            let whole = record.outcome == Outcome::Succeeded && record.only.is_empty();
-            whole && Some(&record.content) != last.as_ref()
-        });
-        records.pop().ok_or(RecordError::NothingGood(count, path))
+        last_good(&records).cloned().ok_or(RecordError::NothingGood(records.len(), path))
     }
 
     fn keep(&self, record: &Record) -> Result<(), RecordError> {
         let text = serde_json::to_vec_pretty(record)
             .map_err(|source| RecordError::Content { path: self.folder.display().to_string(), source })?;
-        self.write(&format!("{:08}.json", record.number), &text)
+        self.write(&name(record.number), &text)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         let path = self.folder.join(name);
         let write = || {
             std::fs::create_dir_all(&self.folder)?;
-            let new = self.folder.join(format!("{name}.new"));
-            let mut file = std::fs::File::create(&new)?;
+            // Another process may write the same file.
+            let new = self.folder.join(format!("{name}.{}.new", std::process::id()));
+            let mut file = File::create(&new)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             std::fs::rename(&new, &path)
@@ -271,17 +277,24 @@ impl Records {
         write().map_err(|source| io_error(&path, source))
     }
 
-    /// Removes the oldest records beyond those that are kept, and files that none is of. The last
-    /// good one stays.
-    fn forget(&self) -> Result<(), RecordError> {
-        let records = self.all()?;
+    /// Held until it is dropped.
+    fn lock(&self) -> io::Result<File> {
+        std::fs::create_dir_all(&self.folder)?;
+        let folder = File::open(&self.folder)?;
+        folder.lock()?;
+        Ok(folder)
+    }
+
+    /// Removes the oldest of these records beyond those that are kept, and files that none is of.
+    /// The last good one stays.
+    fn forget(&self, records: &[Record]) -> Result<(), RecordError> {
         let (old, new) = records.split_at(records.len().saturating_sub(KEPT));
-        let good = self.good(None).ok();
-        let stays = |record: &&Record| good.as_ref().is_none_or(|good| good.number != record.number);
+        let good = last_good(records);
+        let stays = |record: &&Record| good.is_none_or(|good| good.number != record.number);
         for record in old.iter().filter(stays) {
-            let path = self.folder.join(format!("{:08}.json", record.number));
+            let path = self.folder.join(name(record.number));
             std::fs::remove_file(&path).map_err(|source| io_error(&path, source))?;
-            let used = new.iter().chain(&good).any(|other| other.content == record.content);
+            let used = new.iter().chain(good).any(|other| other.content == record.content);
             if !used {
                 // Another old record may have been of the same file.
                 let _ = std::fs::remove_file(self.folder.join(kept(&record.content)));
@@ -289,6 +302,19 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// The newest roll-out of all switches that succeeded, of another file than the last one's.
+fn last_good(records: &[Record]) -> Option<&Record> {
+    let last = records.last().map(|record| &record.content);
+    records.iter().rfind(|record| {
+        let whole = record.outcome == Outcome::Succeeded && record.only.is_empty();
+        whole && Some(&record.content) != last
+    })
+}
+
+fn name(number: u64) -> String {
+    format!("{number:08}.json")
 }
 
 /// Cookies, by switch.
@@ -429,7 +455,38 @@ mod tests {
         assert_eq!(records.good(None).unwrap().number, 2);
         assert_eq!(records.good(Some(1)).unwrap().number, 1);
         assert!(matches!(records.good(Some(9)), Err(RecordError::Unknown { number: 9, .. })));
-        std::fs::write(records.folder.join("00000005.json"), "{").unwrap();
-        assert!(records.good(None).unwrap_err().to_string().contains("00000005.json is no record"));
+    }
+
+    fn begin(records: &Records, text: &str) -> Record {
+        let artifacts = Artifacts::embedded().unwrap();
+        let fabric = Fabric::from_yaml(text, "fabric.yaml").unwrap();
+        records.begin("apply", text, &fabric, &artifacts, &[]).unwrap()
+    }
+
+    const TEXT: &str = "version: 1\ntopology: { dumbbell: { hosts_per_side: 1, host_speed: 25Gbps } }\n";
+
+    #[test]
+    fn a_damaged_record_is_passed_over_and_keeps_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::of(Path::new("fabric.yaml"), Some(folder.path()));
+        record(&records, 1, "one", Outcome::Succeeded, &[]);
+        std::fs::write(records.folder.join(name(2)), "").unwrap();
+        std::fs::copy(records.folder.join(name(1)), records.folder.join(name(9))).unwrap();
+        assert_eq!(begin(&records, TEXT).number, 3);
+        let numbers: Vec<u64> = records.all().unwrap().iter().map(|record| record.number).collect();
+        assert_eq!((numbers, records.good(None).unwrap().number), (vec![1, 3], 1));
+        assert_eq!(std::fs::read(records.folder.join(name(2))).unwrap(), b"");
+    }
+
+    #[test]
+    fn rollouts_that_begin_at_once_have_a_record_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::of(Path::new("fabric.yaml"), Some(folder.path()));
+        let mut numbers: Vec<u64> = std::thread::scope(|scope| {
+            let begun: Vec<_> = (0..5).map(|_| scope.spawn(|| begin(&records, TEXT).number)).collect();
+            begun.into_iter().map(|begun| begun.join().unwrap()).collect()
+        });
+        numbers.sort_unstable();
+        assert_eq!((numbers, records.all().unwrap().len()), (vec![1, 2, 3, 4, 5], 5));
     }
 }

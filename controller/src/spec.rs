@@ -38,7 +38,12 @@ pub(crate) struct Draft {
 }
 
 /// Reads a file. `None` where it is no YAML at all.
-pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Draft> {
+pub(crate) fn read(
+    text: &str,
+    file: &str,
+    problems: &mut Problems,
+    warnings: &mut Problems,
+) -> Option<Draft> {
     let root = match yaml::parse(text) {
         Ok(root) => root,
         Err(error) => {
@@ -52,8 +57,12 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
     let mtu = top.parsed("mtu", problems, integer(128_u64..=65_535)).map_or(1500, |mtu| mtu.value);
     let rtt = top.parsed("rtt", problems, units::time);
     let network = network::read(&top, problems);
-    let tls = tls::read(&top, network.switches.keys(), file, problems);
-    check_clear(&controller, &network, &tls, problems);
+    let before = problems.len();
+    let tls = tls::read(&top, network.switches.keys(), file, problems, warnings);
+    // Files that cannot be used are not the same as none.
+    if problems.len() == before {
+        check_clear(&controller, &network, &tls, problems);
+    }
     let (dscp, queues) = plan::read(&top, problems);
     let policy = policy::read(&top, &network, (&dscp, &queues), problems);
     let load_balance = balance::read(&top, problems);

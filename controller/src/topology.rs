@@ -23,6 +23,8 @@ pub struct Neighbour {
     pub end: End,
     /// The host's address, or the one that stands for the neighbouring switch's port.
     pub mac: Mac,
+    /// Of the link, bit/s.
+    pub rate_bps: u64,
 }
 
 /// Where packets to some addresses go.
@@ -111,9 +113,9 @@ impl Topology {
             parts: Vec::new(),
             numbers,
         };
-        for Link { a, b, up, .. } in &fabric.links {
-            for (near, far) in [(a, b), (b, a)] {
-                topology.link(fabric, near, far, *up);
+        for link in &fabric.links {
+            for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
+                topology.link(fabric, near, far, link);
             }
         }
         topology.blocks = aggregate::blocks(&topology.addresses(fabric));
@@ -121,11 +123,12 @@ impl Topology {
         topology
     }
 
-    fn link(&mut self, fabric: &Fabric, near: &End, far: &End, up: bool) {
+    fn link(&mut self, fabric: &Fabric, near: &End, far: &End, &Link { rate_bps, up, .. }: &Link) {
         let End::Port(switch, port) = near else { return };
         let Some(number) = self.numbers.get(switch).copied() else { return };
         if let Some(neighbours) = self.neighbours.get_mut(number) {
-            neighbours.insert(*port, Neighbour { end: far.clone(), mac: mac_of(fabric, far) });
+            let (end, mac) = (far.clone(), mac_of(fabric, far));
+            neighbours.insert(*port, Neighbour { end, mac, rate_bps });
         }
         match far {
             End::Host(host) => {
@@ -320,6 +323,24 @@ impl Topology {
         }
     }
 
+    /// Switches whose links towards others further from hosts differ in speed so that no group
+    /// shares packets by it, in words.
+    pub fn uneven(&self) -> Vec<String> {
+        let uneven = |(number, name): (usize, &String)| {
+            let tier = |number: &usize| self.tiers.get(*number).copied().flatten();
+            let up = self.adjacent.get(number)?.iter().filter(|(_, next)| tier(next) > tier(&number));
+            let neighbours = self.neighbours.get(number)?;
+            let rates: Vec<u64> = up.filter_map(|(port, _)| Some(neighbours.get(port)?.rate_bps)).collect();
+            (!shares(&rates).1).then(|| {
+                format!(
+                    "{name}: its uplinks' speeds differ by more than groups of {MOST_SHARES} shares can say: they share packets \
+                     only roughly by speed"
+                )
+            })
+        };
+        (0..).zip(&self.names).filter_map(uneven).collect()
+    }
+
     /// Hosts that some switch cannot reach, in words.
     pub fn unreachable(&self) -> Vec<String> {
         let mut found = BTreeMap::new();
@@ -345,6 +366,28 @@ impl Topology {
         }
         found.into_values().collect()
     }
+}
+
+/// Most shares that a group's ports have together. Tofino's groups have 120 members.
+const MOST_SHARES: u64 = 64;
+
+/// What ports of these rates, of one group, get of its packets, and whether that is by rate.
+pub(crate) fn shares(rates: &[u64]) -> (Vec<u8>, bool) {
+    let divisor = |a: u64, b: u64| {
+        let (mut a, mut b) = (a, b);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let step = rates.iter().copied().fold(0, divisor).max(1);
+    let all = rates.iter().fold(0_u64, |all, rate| all.saturating_add(rate / step));
+    let most = MOST_SHARES.max(rates.len() as u64);
+    let is_exact = all <= most;
+    let nearest = |share: u64| (u128::from(share) * u128::from(most) + u128::from(all / 2)) / u128::from(all);
+    let share = |rate: &u64| if is_exact { rate / step } else { nearest(rate / step) as u64 };
+    let shares = rates.iter().map(|rate| u8::try_from(share(rate).max(1)).unwrap_or(u8::MAX));
+    (shares.collect(), is_exact)
 }
 
 /// The first few of many names.

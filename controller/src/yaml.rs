@@ -8,15 +8,27 @@
 pub(crate) mod fields;
 pub(crate) mod problem;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
+use crate::files;
+
 /// Deepest nesting that is read. The schema needs seven levels.
 const DEEPEST: usize = 32;
 
-/// Most nodes, aliases expanded: a few lines of nested aliases could otherwise stand for billions.
-const MOST_NODES: usize = 1_000_000;
+/// Most memory that a file's values take, aliases expanded: a few lines of nested aliases could
+/// otherwise stand for gigabytes.
+const MOST_BYTES: usize = (files::LONGEST_MIB as usize) << 20;
+
+/// Of a node or a key, without its text.
+const NODE_BYTES: usize = size_of::<Node>();
+
+/// Most marks ([`is_mark`]) between two events. The parser keeps all of a bracket in tokens of a
+/// hundred bytes until it ends, since it may turn out to be a key.
+const MOST_MARKS: usize = 100_000;
+const MARKS: &str = "commas, colons and brackets in one bracket or comment";
 
 /// A value and the line it starts on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +82,25 @@ enum Open {
 
 /// Reads one document.
 pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
-    let mut anchors: BTreeMap<usize, (Node, usize)> = BTreeMap::new();
+    let mut anchors: BTreeMap<usize, (Node, Extent)> = BTreeMap::new();
     let mut open: Vec<Open> = Vec::new();
     let mut root = None;
     let mut documents = 0;
-    let mut nodes = 0_usize;
-    for event in Parser::new_from_str(text) {
+    let mut bytes = 0_usize;
+    let marks = Cell::new(0_usize);
+    let bounded = text.chars().take_while(|c| {
+        marks.set(marks.get() + usize::from(is_mark(*c)));
+        marks.get() <= MOST_MARKS
+    });
+    for event in Parser::new_from_iter(bounded) {
         let (event, span) = event
             .map_err(|error| SyntaxError { line: error.marker().line(), reason: error.info().to_owned() })?;
         let line = span.start.line().max(1);
         let fail = |reason: String| SyntaxError { line, reason };
+        if marks.replace(0) > MOST_MARKS {
+            return Err(fail(format!("more than {MOST_MARKS} {MARKS}")));
+        }
+        let mut deeper = 0;
         let complete = match event {
             Event::DocumentStart(_) => {
                 documents += 1;
@@ -90,17 +111,20 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
             }
             Event::Scalar(text, style, anchor, _) => {
                 let null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null");
+                bytes = bytes.saturating_add(text.len());
                 let value = if null { Value::Null } else { Value::Scalar(text.into_owned()) };
                 Some((Node { line, value }, anchor))
             }
             Event::Alias(id) => {
-                let Some((node, size)) = anchors.get(&id) else {
+                let Some((node, extent)) = anchors.get(&id) else {
                     return Err(fail("an alias to an anchor that is not complete yet".to_owned()));
                 };
-                nodes = nodes.saturating_add(*size);
+                bytes = bytes.saturating_add(extent.bytes);
+                deeper = extent.depth;
                 // Complaints about the content belong to where it is written, so the node keeps its
                 // own line.
-                if nodes > MOST_NODES { None } else { Some((node.clone(), 0)) }
+                let fits = bytes <= MOST_BYTES && open.len() + deeper <= DEEPEST;
+                fits.then(|| (node.clone(), 0))
             }
             Event::SequenceStart(anchor, _) => {
                 open.push(Open::Sequence { line, anchor, items: Vec::new() });
@@ -121,16 +145,19 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
             },
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => continue,
         };
-        nodes += 1;
-        if nodes > MOST_NODES {
-            return Err(fail(format!("more than {MOST_NODES} values, aliases expanded")));
+        bytes = bytes.saturating_add(NODE_BYTES);
+        if bytes > MOST_BYTES {
+            let most = files::LONGEST_MIB;
+            return Err(fail(format!("values of more than {most} MiB in memory, aliases expanded")));
         }
-        if open.len() > DEEPEST {
+        if open.len() + deeper > DEEPEST {
             return Err(fail(format!("nested deeper than {DEEPEST} levels")));
         }
         let Some((node, anchor)) = complete else { continue };
         if anchor != 0 {
-            anchors.insert(anchor, (node.clone(), size(&node)));
+            let extent = Extent::of(&node);
+            bytes = bytes.saturating_add(extent.bytes);
+            anchors.insert(anchor, (node.clone(), extent));
         }
         match open.last_mut() {
             None => root = Some(node),
@@ -149,23 +176,41 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
             }
         }
     }
+    if marks.get() > MOST_MARKS {
+        return Err(SyntaxError { line: 1, reason: format!("more than {MOST_MARKS} {MARKS}") });
+    }
     Ok(root.unwrap_or(Node { line: 1, value: Value::Null }))
 }
 
-/// Nodes of a tree, itself included. Depth is bounded by [`DEEPEST`] per alias level, and their
-/// number by [`MOST_NODES`].
-fn size(node: &Node) -> usize {
-    let mut count = 0;
-    let mut stack = vec![node];
-    while let Some(node) = stack.pop() {
-        count += 1;
-        match &node.value {
-            Value::Sequence(items) => stack.extend(items),
-            Value::Mapping(entries) => stack.extend(entries.iter().map(|(_, value)| value)),
-            Value::Null | Value::Scalar(_) => {}
-        }
+/// Whether a character makes a token of its own, or ends one, inside a bracket.
+fn is_mark(c: char) -> bool {
+    matches!(c, '[' | ']' | '{' | '}' | ',' | ':')
+}
+
+/// What a tree takes.
+struct Extent {
+    /// Of memory.
+    bytes: usize,
+    /// Collections inside each other, at most [`DEEPEST`].
+    depth: usize,
+}
+
+impl Extent {
+    fn of(node: &Node) -> Self {
+        let text = |text: &String| Self { bytes: NODE_BYTES + text.len(), depth: 0 };
+        let parts: Box<dyn Iterator<Item = Self> + '_> = match &node.value {
+            Value::Null => return Self { bytes: NODE_BYTES, depth: 0 },
+            Value::Scalar(scalar) => return text(scalar),
+            Value::Sequence(items) => Box::new(items.iter().map(Self::of)),
+            Value::Mapping(entries) => {
+                Box::new(entries.iter().flat_map(move |(key, value)| [text(&key.name), Self::of(value)]))
+            }
+        };
+        parts.fold(Self { bytes: NODE_BYTES, depth: 1 }, |sum, part| Self {
+            bytes: sum.bytes + part.bytes,
+            depth: sum.depth.max(part.depth + 1),
+        })
     }
-    count
 }
 
 #[cfg(test)]
@@ -245,8 +290,32 @@ mod tests {
             let items = vec![format!("*a{below}"); 10].join(", ");
             bomb = format!("{bomb}a{level}: &a{level} [{items}]\n");
         }
-        assert!(parse(&bomb).unwrap_err().reason.contains("more than 1000000 values"));
+        assert!(parse(&bomb).unwrap_err().reason.contains("more than 16 MiB in memory"));
+        // Long texts are counted, not values alone.
+        let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(1_000));
+        assert!(parse(&long).unwrap_err().reason.contains("more than 16 MiB in memory"));
+        // Aliases of aliases are as deep as what they stand for.
+        let mut deep = "a0: &a0 [x]\n".to_owned();
+        for level in 1..40 {
+            deep = format!("{deep}a{level}: &a{level} [*a{}]\n", level - 1);
+        }
+        assert!(parse(&deep).unwrap_err().reason.contains("nested deeper than 32 levels"));
         assert!(parse(&"[".repeat(1000)).is_err());
         assert_eq!(parse("a: 1\n---\nb: 2\n").unwrap_err().line, 2);
+    }
+    #[test]
+    fn a_long_bracket_is_refused_before_it_is_kept_and_ten_thousand_hosts_in_one_are_read() {
+        let bracket = |hosts: usize| {
+            let hosts: Vec<String> = (0..hosts)
+                .map(|host| format!("h{host}: {{ switch: leaf{host}, port: 1, ip: 10.0.0.1 }}"))
+                .collect();
+            format!("{{hosts: {{{}}}}}", hosts.join(", "))
+        };
+        assert!(parse(&bracket(10_000)).is_ok());
+        let error = parse(&bracket(20_000)).unwrap_err();
+        assert!(error.reason.contains("in one bracket"), "{error:?}");
+        // What is left out of a comment is none of the document either.
+        let comment = format!("a: 1\n#{}\nb: 2\n", ",".repeat(MOST_MARKS + 100));
+        assert!(parse(&comment).is_err());
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ingress of Tofino 1 cannot see the queues. A byte meter at line rate is a queue without packets
-// in it: its committed bucket (CBS = shallow_at) is empty when shallow_at bytes wait, its peak
-// bucket (PBS = deep_at) when deep_at bytes do.
+// Ingress of Tofino 1 cannot see the queues. A byte meter near line rate stands for one: its
+// committed bucket (CBS = shallow_at) is empty when about shallow_at bytes wait. Its peak bucket
+// (PBS = deep_at) is no second threshold of the same queue: packets that are trimmed take their
+// tokens from it, too. The traffic manager's limit, and deflect-on-drop, hold the queue
+// (docs/how-to/tofino.md, "Meters").
 //
 // Two arrays, because the two importances have their own thresholds. Every packet goes through
 // both, so that both see all that enters the queue; the packet's importance says which one it

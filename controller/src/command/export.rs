@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use trimwire_controller::Fabric;
-use trimwire_controller::export::sonic::{self, ExportError, Platform, Present, Thresholds};
+use trimwire_controller::export::sonic::{self, Asic, ExportError, Platform, Present, Thresholds};
 use trimwire_controller::units::Threshold;
 
 use super::input;
@@ -46,6 +46,9 @@ struct Sonic {
     /// SONiC's names of the switch's ports [default: Ethernet and the number].
     #[arg(long, value_name = "NAME=PORT,…", value_delimiter = ',', value_parser = port)]
     platform_ports: Vec<(u16, String)>,
+    /// The switch's chip: spectrum4 or th5 [default: by the model (hwsku) in --config-db].
+    #[arg(long, value_name = "NAME")]
+    asic: Option<Asic>,
     /// Fit the result to this switch's pools and queues (/etc/sonic/config_db.json), and write it
     /// as a JSON patch.
     #[arg(long, value_name = "FILE")]
@@ -111,6 +114,7 @@ impl Sonic {
         }
         let mut platform = Platform {
             ports,
+            asic: Asic::of(self.asic, None),
             thresholds: match self.pool_size {
                 Some(pool_size) => Thresholds::Dynamic { pool_size },
                 None => Thresholds::Static,
@@ -125,7 +129,8 @@ impl Sonic {
         if let Some(path) = &self.config_db {
             let fitted = Present::parse(&input::text(path)?).and_then(|present| {
                 let platform = present.fit(platform, self.pool.as_deref(), self.pool_size)?;
-                Ok(Platform { present: Some(present), ..platform })
+                let asic = Asic::of(self.asic, Some(&present));
+                Ok(Platform { asic, present: Some(present), ..platform })
             });
             platform = fitted.with_context(|| path.display().to_string()).map_err(bad_input)?;
         }

@@ -7,31 +7,46 @@ use std::net::IpAddr;
 use trimwire_p4runtime::entity::{self, ActionBuilder, EntityError, TableEntryBuilder};
 
 use super::{Builder, names};
-use crate::topology::SwitchRoutes;
+use crate::topology::{SwitchRoutes, shares};
 use crate::units;
 
 impl Builder<'_> {
     /// Those of `routes` that a switch which holds the others' has not.
     pub(super) fn routes(&mut self, routes: &SwitchRoutes, held: &SwitchRoutes) -> Result<(), EntityError> {
         let (index, switch) = (self.index, self.name);
+        let (groups, held_groups) = (groups(routes), groups(held));
+        let watches = self.switch.target.watches_ports();
+        // Stratum takes no weights: a port of several shares has as many members.
+        let members = |groups: &Groups, port: u16| {
+            let shares = groups.values().flat_map(|group| &group.shares);
+            let shares = shares.filter(|(other, _)| !watches && *other == port).map(|(_, shares)| *shares);
+            shares.max().unwrap_or(1)
+        };
         let held_ports = used(held);
         for port in used(routes) {
-            let neighbour = routes.neighbours.get(&port);
-            let has_it = held_ports.contains(&port) && held.neighbours.get(&port) == neighbour;
-            let Some(neighbour) = neighbour.filter(|_| !has_it) else { continue };
-            let action = ActionBuilder::new(index, names::FORWARD);
-            let action = action.param("port", port).param("dst_mac", neighbour.mac.0);
-            let member = entity::member(index, names::ECMP, member_id(port), action)?;
-            self.add(member, format!("{switch}:{port} to {}", neighbour.end));
+            let Some(neighbour) = routes.neighbours.get(&port) else { continue };
+            let has_it = held_ports.contains(&port) && held.neighbours.get(&port) == Some(neighbour);
+            let first = if has_it { members(&held_groups, port) } else { 0 };
+            for copy in first..members(&groups, port) {
+                let action = ActionBuilder::new(index, names::FORWARD);
+                let action = action.param("port", port).param("dst_mac", neighbour.mac.0);
+                let member = entity::member(index, names::ECMP, member_id(port, copy), action)?;
+                self.add(member, format!("{switch}:{port} to {}", neighbour.end));
+            }
         }
-        let (groups, held_groups) = (group_ids(sets(routes)), group_ids(sets(held)));
-        for (ports, id) in groups.iter().filter(|(ports, id)| held_groups.get(*ports) != Some(*id)) {
-            let members = ports.iter().map(|port| (member_id(*port), 1));
-            let group = if self.switch.target.watches_ports() {
-                let members = members.zip(ports).map(|((member, weight), port)| (member, weight, *port));
+        for (ports, Group { id, shares }) in &groups {
+            if held_groups.get(ports).is_some_and(|held| held.id == *id) {
+                continue;
+            }
+            let group = if watches {
+                let members = shares.iter().map(|(port, shares)| (member_id(*port, 0), *shares, *port));
+                let members = members.map(|(member, shares, port)| (member, i32::from(shares), port));
                 entity::watching_group(index, names::ECMP, *id, members)?
             } else {
-                let size = i32::try_from(ports.len()).unwrap_or(i32::MAX);
+                let members = shares
+                    .iter()
+                    .flat_map(|(port, shares)| (0..*shares).map(|copy| (member_id(*port, copy), 1)));
+                let size = shares.iter().map(|(_, shares)| i32::from(*shares)).sum();
                 entity::member_group(index, names::ECMP, *id, members, size)?
             };
             self.add(group, format!("{switch} ports {}", units::ranges(ports)));
@@ -53,8 +68,8 @@ impl Builder<'_> {
                 IpAddr::V6(ip) => entry.lpm("dst_addr", ip, prefix.len()),
             };
             let entry = match (groups.get(&route.ports), route.ports.first()) {
-                (Some(group), _) => entry.group(*group),
-                (None, Some(port)) => entry.member(member_id(*port)),
+                (Some(group), _) => entry.group(group.id),
+                (None, Some(port)) => entry.member(member_id(*port, 0)),
                 (None, None) => continue,
             };
             self.add(entry.build()?, format!("{} via {switch}:{}", route.to, units::ranges(&route.ports)));
@@ -72,33 +87,49 @@ fn used(routes: &SwitchRoutes) -> BTreeSet<u16> {
     sets(routes).flatten().copied().collect()
 }
 
-/// A port has one neighbour, hence one member. Ids start at 1: 0 is a wildcard on the wire.
-fn member_id(port: u16) -> u32 {
-    u32::from(port) + 1
+/// A port has one neighbour, hence one member, and copies of it. Ids start at 1: 0 is a wildcard on
+/// the wire.
+fn member_id(port: u16, copy: u8) -> u32 {
+    u32::from(port) + 1 + (u32::from(copy) << 16)
 }
 
-/// Ids for the groups of more than one port.
+/// Next hops that share packets.
+#[derive(PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) id: u32,
+    /// By port, in order.
+    shares: Vec<(u16, u8)>,
+}
+
+/// By their ports.
+pub(super) type Groups = BTreeMap<BTreeSet<u16>, Group>;
+
+/// The groups of more than one port.
 ///
-/// An id depends on the ports alone. So a changed set of next hops is another group, written before
-/// the routes turn to it and before the old one goes: no packet meets a half-changed group, and
-/// routes that did not change are not touched.
-pub(super) fn group_ids<'r>(sets: impl Iterator<Item = &'r BTreeSet<u16>>) -> BTreeMap<BTreeSet<u16>, u32> {
-    let sets: BTreeSet<&BTreeSet<u16>> = sets.filter(|ports| ports.len() > 1).collect();
+/// An id depends on the ports and their shares alone. So a changed set of next hops is another
+/// group, written before the routes turn to it and before the old one goes: no packet meets a
+/// half-changed group, and routes that did not change are not touched.
+pub(super) fn groups(routes: &SwitchRoutes) -> Groups {
+    let sets: BTreeSet<&BTreeSet<u16>> = sets(routes).filter(|ports| ports.len() > 1).collect();
     let mut taken = BTreeSet::new();
-    let mut ids = BTreeMap::new();
+    let mut groups = Groups::new();
     for ports in sets {
+        let rates = ports.iter().map(|port| routes.neighbours.get(port).map_or(1, |far| far.rate_bps));
+        let shares = shares(&rates.collect::<Vec<u64>>()).0;
+        let unequal = shares.iter().filter(|_| shares.iter().any(|share| *share != 1)).copied();
         // FNV-1a, folded to 24 bits: small ids are kinder to people and to targets that use them as
         // indices.
         let hash = ports
             .iter()
             .flat_map(|port| port.to_be_bytes())
+            .chain(unequal)
             .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         let mut id = ((hash >> 24) ^ (hash & 0x00ff_ffff)).max(1);
         while !taken.insert(id) {
             id = (id + 1) & 0x00ff_ffff;
             id = id.max(1);
         }
-        ids.insert(ports.clone(), id);
+        groups.insert(ports.clone(), Group { id, shares: ports.iter().copied().zip(shares).collect() });
     }
-    ids
+    groups
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use trimwire_p4runtime::entity;
 
-use super::routes::group_ids;
+use super::routes::groups;
 use super::*;
+use crate::model::{End, Mac};
 use crate::program::Artifacts;
-use crate::topology::Avoid;
+use crate::topology::{Avoid, Neighbour, Prefix, Route, shares};
 
 fn words(text: &str, switch: &str) -> Vec<String> {
     let fabric = Fabric::from_yaml(text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
@@ -213,13 +215,22 @@ fn flows_that_are_never_trimmed_are_matched_in_their_ip_version_where_the_file_s
 }
 
 #[test]
-fn group_ids_depend_on_their_ports_alone() {
-    let sets = |ports: &[&[u16]]| {
-        ports.iter().map(|set| set.iter().copied().collect()).collect::<Vec<BTreeSet<u16>>>()
+fn group_ids_depend_on_their_ports_and_shares_alone() {
+    let ids = |sets: &[&[u16]], rate_of_1: u64| -> BTreeMap<Vec<u16>, u32> {
+        let mut routes = SwitchRoutes::default();
+        for (set, host) in sets.iter().zip(0..) {
+            let route = Route { ports: set.iter().copied().collect(), to: String::new() };
+            routes.prefixes.insert(Prefix::host(Ipv4Addr::from_bits(host).into()), route);
+            for port in *set {
+                let rate_bps = if *port == 1 { rate_of_1 } else { 10 };
+                let (end, mac) = (End::Port("s".to_owned(), *port), Mac([0; 6]));
+                routes.neighbours.insert(*port, Neighbour { end, mac, rate_bps });
+            }
+        }
+        groups(&routes).into_iter().map(|(ports, group)| (ports.into_iter().collect(), group.id)).collect()
     };
-    let few = sets(&[&[1, 2], &[3, 4]]);
-    let many = sets(&[&[9, 10], &[3, 4], &[1, 2], &[7], &[1, 2, 3]]);
-    let (few, many) = (group_ids(few.iter()), group_ids(many.iter()));
+    let few = ids(&[&[1, 2], &[3, 4]], 10);
+    let many = ids(&[&[9, 10], &[3, 4], &[1, 2], &[7], &[1, 2, 3]], 10);
     assert_eq!(many.len(), 4);
     for (ports, id) in &few {
         assert_eq!(many[ports], *id);
@@ -227,6 +238,46 @@ fn group_ids_depend_on_their_ports_alone() {
     let distinct: BTreeSet<u32> = many.values().copied().collect();
     assert_eq!(distinct.len(), 4);
     assert!(distinct.iter().all(|id| (1..1 << 24).contains(id)));
+    // A group's size is fixed when it is made.
+    let faster = ids(&[&[1, 2], &[3, 4]], 100);
+    assert!(faster[&vec![1, 2]] != few[&vec![1, 2]] && faster[&vec![3, 4]] == few[&vec![3, 4]]);
+}
+
+#[test]
+fn groups_share_packets_by_the_speed_of_their_links() {
+    let text = |target: &str, slow: &str| {
+        let switch = |name: &str, id: u8, target: &str| {
+            format!("  {name}: {{ address: '127.0.0.1:{id}', device_id: {id}{target} }}\n")
+        };
+        let switches =
+            switch("a", 1, target) + &switch("b", 2, "") + &switch("c", 3, "") + &switch("d", 4, "");
+        let link = |a: &str, b: &str, speed: &str| format!("  - {{ a: '{a}', b: '{b}', speed: {speed} }}\n");
+        let links = link("ha", "a:1", "50Mbps") + &link("hd", "d:1", "50Mbps");
+        let links = links + &link("a:2", "b:1", "50Mbps") + &link("a:3", "c:1", slow);
+        let links = links + &link("d:2", "b:2", "50Mbps") + &link("d:3", "c:2", "50Mbps");
+        format!(
+            "version: 1\nswitches:\n{switches}hosts:\n  ha: {{ ip: 10.0.0.1, mac: '02:00:00:00:00:01' }}\n  \
+             hd: {{ ip: 10.0.0.2, mac: '02:00:00:00:00:02' }}\nlinks:\n{links}"
+        )
+    };
+    let groups = |text: &str| -> Vec<String> {
+        words(text, "a").into_iter().filter(|line| line.contains("Ingress.ecmp group ")).collect()
+    };
+    let found = groups(&text("", "5Mbps"));
+    assert!(found.len() == 1 && found[0].contains("[3×10, 4]"), "{found:?}");
+    let found = groups(&text("", "50Mbps"));
+    assert!(found.len() == 1 && found[0].contains("[3, 4]"), "{found:?}");
+    // Stratum takes no weights.
+    let files = ", target: stratum-tofino2, pipeline: { p4info: a, bfrt: b, context: c, binary: d }";
+    let found = words(&text(files, "25Mbps"), "a");
+    let members = found.iter().filter(|line| line.contains("a:2 to b:1")).count();
+    assert_eq!(members, 2, "{found:?}");
+    let warnings = |slow: &str| Fabric::from_yaml(&text("", slow), "f.yaml").unwrap().warnings;
+    let uneven = |line: &String| line.starts_with("a: its uplinks' speeds differ");
+    assert!(!warnings("5Mbps").iter().any(uneven));
+    assert!(warnings("500Kbps").iter().any(uneven));
+    assert_eq!(shares(&[100, 1]), (vec![63, 1], false));
+    assert_eq!(shares(&[40, 100, 40]), (vec![2, 5, 2], true));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! `docs/how-to/sonic.md` says how to load the result.
 
 mod acl;
+mod asic;
 mod buffers;
 mod notes;
 mod patch;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use self::asic::Asic;
 pub use self::notes::{Fidelity, Note};
 pub use self::patch::PatchOperation;
 pub use self::present::{Present, PresentError};
@@ -57,6 +59,8 @@ pub enum Thresholds {
 pub struct Platform {
     /// SONiC's name of each port; ports without one are `Ethernet` and their number.
     pub ports: BTreeMap<u16, String>,
+    /// The switch's chip.
+    pub asic: Asic,
     /// Name of the egress buffer pool that its queues draw from.
     pub pool: String,
     /// How to write thresholds.
@@ -75,6 +79,7 @@ impl Default for Platform {
     fn default() -> Self {
         Self {
             ports: BTreeMap::new(),
+            asic: Asic::Unknown,
             pool: "egress_lossy_pool".to_owned(),
             thresholds: Thresholds::Static,
             mark_trimmable: false,
@@ -119,6 +124,8 @@ pub enum ExportError {
 
 /// Exports one switch.
 pub fn export(fabric: &Fabric, switch: &str, platform: &Platform) -> Result<Export, ExportError> {
+    let moved = platform.asic.moved(fabric, switch);
+    let fabric = moved.as_ref().unwrap_or(fabric);
     let (Some(_), Some(policies)) = (fabric.switches.get(switch), fabric.policies.get(switch)) else {
         let names: Vec<&String> = fabric.policies.keys().collect();
         return Err(ExportError::UnknownSwitch(switch.to_owned(), fabric.file.clone(), hint(switch, &names)));

@@ -181,7 +181,9 @@ fn tallies(registry: &mut Registry, status: &Status) {
 fn queues(registry: &mut Registry, status: &Status) {
     let all = || {
         status.switches.iter().flat_map(|(switch, status)| {
-            status.counters.queues.iter().map(move |((port, queue), counters)| {
+            // Most queues of a large fabric have never had a packet.
+            let used = status.counters.queues.iter().filter(|(_, counters)| counters.is_used());
+            used.map(move |((port, queue), counters)| {
                 (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, counters)
             })
         })

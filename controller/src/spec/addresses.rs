@@ -41,7 +41,8 @@ pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
 
 pub(super) fn ipv6(text: &str) -> Result<Ipv6Addr, String> {
     let ip: Ipv6Addr = text.parse().map_err(|_| format!("'{text}' is no IPv6 address, as in fd00::1"))?;
-    if ip.is_multicast() || ip.is_unspecified() || ip.is_loopback() {
+    let is_elsewhere = ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some();
+    if ip.is_multicast() || ip.is_unspecified() || ip.is_loopback() || is_elsewhere {
         return Err(format!("'{text}' is no address of one host on a network"));
     }
     Ok(ip)
@@ -123,6 +124,14 @@ pub(super) fn network(text: &str) -> Result<Network, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_s_address_is_one_that_routes_lead_to() {
+        assert!(ipv6("fd00::1").is_ok());
+        for bad in ["fe80::1", "::ffff:10.0.0.1", "ff02::1", "::1", "::"] {
+            assert_eq!(ipv6(bad).unwrap_err(), format!("'{bad}' is no address of one host on a network"));
+        }
+    }
 
     #[test]
     fn a_network_gives_the_addresses_that_it_has_and_no_others() {

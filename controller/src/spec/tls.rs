@@ -36,6 +36,7 @@ pub(super) fn read<'n>(
     switches: impl Iterator<Item = &'n String>,
     file: &str,
     problems: &mut Problems,
+    warnings: &mut Problems,
 ) -> BTreeMap<String, Tls> {
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
     let general = top.node("controller").and_then(|node| child(node, "tls"));
@@ -53,12 +54,14 @@ pub(super) fn read<'n>(
         let tls = match own {
             None => {
                 let general = general.as_ref();
-                inherited.get_or_insert_with(|| general.and_then(|section| whole(section, problems))).clone()
+                let general = || general.and_then(|section| whole(section, problems, warnings));
+                inherited.get_or_insert_with(general).clone()
             }
             Some(node) if matches!(&node.value, Value::Scalar(word) if word == "off") => None,
             Some(node) => {
                 let path = join(&join("switches", name), "tls");
-                whole(&section(node, &path, folder, problems).over(general.as_ref()), problems)
+                let section = section(node, &path, folder, problems).over(general.as_ref());
+                whole(&section, problems, warnings)
             }
         };
         all.extend(tls.map(|tls| (name.clone(), tls)));
@@ -138,7 +141,8 @@ impl TlsSection {
         }
     }
 
-    fn tls(&self) -> Result<Tls, String> {
+    /// With what may become wrong with it.
+    fn tls(&self) -> Result<(Tls, Vec<String>), String> {
         let bytes = |file: &Option<Located<Vec<u8>>>| file.as_ref().map(|file| file.value.clone());
         let identity = match (bytes(&self.cert), bytes(&self.key)) {
             (Some(cert), Some(key)) => Some((cert, key)),
@@ -149,15 +153,20 @@ impl TlsSection {
         let ca = bytes(&self.ca).ok_or("'ca' is missing; write ca: ca.pem")?;
         let server_name = self.server_name.as_ref().map(|name| name.value.clone());
         let tls = Tls { ca, identity, server_name };
-        tls.check().map_err(|reason| format!("these files cannot be used together: {reason}"))?;
-        Ok(tls)
+        match tls.check() {
+            Ok(doubts) => Ok((tls, doubts)),
+            Err(reason) => Err(format!("these files cannot be used together: {reason}")),
+        }
     }
 }
 
 /// A section that has all it needs; a problem otherwise.
-fn whole(section: &TlsSection, problems: &mut Problems) -> Option<Tls> {
+fn whole(section: &TlsSection, problems: &mut Problems, warnings: &mut Problems) -> Option<Tls> {
     if section.is_broken {
         return None;
     }
-    section.tls().map_err(|reason| problems.add(section.line, section.path.clone(), reason)).ok()
+    let add = |problems: &mut Problems, reason| problems.add(section.line, section.path.clone(), reason);
+    let (tls, doubts) = section.tls().map_err(|reason| add(problems, reason)).ok()?;
+    doubts.into_iter().for_each(|doubt| add(warnings, doubt));
+    Some(tls)
 }

@@ -2,8 +2,9 @@
 //! Tofino 1 under Stratum: ingress sees no queues, so a byte meter per port, queue and importance stands for one, and a mirror
 //! session with a length trims.
 //!
-//! A meter knows two thresholds: what it says at `shallow_at` marks, trims and drops selectively, what it says at `deep_at` trims
-//! deep and drops the rest. `mark_at` and `drop_at` do not count here.
+//! A meter knows two thresholds: what it says at `shallow_at` marks, trims and drops selectively,
+//! what it says at `deep_at` trims deep and drops the rest. `mark_at` and `drop_at` do not count
+//! here. The traffic manager holds the queue, and deflects what finds no room.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -24,9 +25,14 @@ pub(super) const SESSIONS: RangeInclusive<u32> = 1..=2 * 447 + 2;
 
 /// The queue of copies that a session makes: Stratum's `bfrt_pre_manager.cc` has a literal 0.
 const SESSION_QUEUE: u8 = 0;
-/// What of the line a meter lets pass. At the line's rate a virtual queue stands where the real one does, behind whatever goes first; below
-/// it, it marks and trims before the real one builds (HULL's phantom queues, Alizadeh et al., NSDI 2012, section 3).
-const METER_SHARE: (u64, u64) = (9, 10);
+/// What of the line a meter lets pass untrimmed, and trims no deeper than shallow, as fractions. A
+/// packet that is trimmed takes tokens from the peak bucket as if it had entered the queue (RFC
+/// 2698, section 3.1). So no pair of rates both leaves a load below the line alone and holds the
+/// queue at all loads above it: the traffic manager's limit and deflect-on-drop do (`tests.rs`).
+pub(super) const COMMITTED: (u64, u64) = (98, 100);
+pub(super) const PEAK: (u64, u64) = (3, 2);
+/// Cells of the traffic manager's buffer.
+const CELL: u32 = 80;
 
 /// Stratum hands rates and bursts to the SDE in kbit, so that less than 125 bytes are lost on the way.
 const METER_STEP: u32 = 125;
@@ -78,15 +84,17 @@ impl Rules for StratumTofino {
     ) -> Result<Vec<(Entity, String)>, EntityError> {
         let mut extras = Vec::new();
         for (port, policy) in ports {
-            let rate = i64::try_from(policy.rate_bps / 8 * METER_SHARE.0 / METER_SHARE.1).unwrap_or(i64::MAX);
-            let rate = rate - rate % i64::from(METER_STEP);
+            let rate = |(share, of): (u64, u64)| {
+                let rate = i64::try_from(policy.rate_bps / 8 * share / of).unwrap_or(i64::MAX);
+                rate - rate % i64::from(METER_STEP)
+            };
             for (queue, both) in &policy.queues {
                 let cell = i64::from(*port) * 8 + i64::from(*queue);
                 for (meter, values) in METERS.into_iter().zip(both) {
                     let mut entry = entity::meter(index, meter, Some(cell))?;
                     entry.config = Some(MeterConfig {
-                        cir: rate,
-                        pir: rate,
+                        cir: rate(COMMITTED),
+                        pir: rate(PEAK),
                         cburst: i64::from(values.shallow_at),
                         pburst: i64::from(values.deep_at),
                         eburst: 0,
@@ -159,6 +167,22 @@ impl Rules for StratumTofino {
     }
 
     fn manual_steps(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<String> {
-        stratum::shaper_steps(switch, ports, fabric, "tf1")
+        let plan = &fabric.queues;
+        let limits = ports.iter().filter(|_| fabric.overload == Overload::Trim).map(|(port, policy)| {
+            let limit = |queue: &u8| {
+                let deep_at = policy.queues.get(queue)?.iter().map(|queue| queue.deep_at).max()?;
+                Some(format!("{queue} to {}", deep_at / CELL))
+            };
+            let limits: Vec<String> = plan.classes.iter().filter_map(limit).collect();
+            format!(
+                "{switch}:{port}: bound queues in the traffic manager, in cells of {CELL} bytes: {}; packets that find no room have to be \
+                 deflected (docs/how-to/tofino.md, \"Traffic manager\")",
+                limits.join(", ")
+            )
+        });
+        limits.chain(stratum::shaper_steps(switch, ports, fabric, "tf1")).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

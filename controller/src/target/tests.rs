@@ -7,7 +7,7 @@ use super::*;
 use crate::program::Artifacts;
 
 /// One switch of a kind, with two hosts, for its conversions; files are not looked at.
-fn fabric(target: &str, policy: &str) -> Fabric {
+pub(super) fn fabric(target: &str, policy: &str) -> Fabric {
     let files = if target.starts_with("stratum") {
         ", pipeline: { p4info: a, bfrt: b, context: c, binary: d }"
     } else {
@@ -118,9 +118,11 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
 #[test]
 fn a_cap_that_no_table_holds_is_a_step_for_a_person() {
     let steps = manual_steps(&fabric("stratum-tofino", "policy: { trim_cap: 40%, trim_limit: 50us }\n"));
-    assert_eq!(steps.len(), 2);
+    assert_eq!(steps.len(), 4);
+    let limits = "s1:4: bound queues in the traffic manager, in cells of 80 bytes: 5 to ";
+    assert!(steps[0].starts_with(limits) && steps[0].contains("have to be deflected"), "{steps:?}");
     assert!(
-        steps[0].starts_with(
+        steps[2].starts_with(
             "s1:4: set the maximum rate of queue 6 in the traffic manager to 4000000 kbit/s (40% of 10Gbps), burst 62500 bytes"
         ),
         "{steps:?}"

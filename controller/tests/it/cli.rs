@@ -241,7 +241,7 @@ fn files_that_never_end_or_are_no_text_are_refused_by_name() {
     let asked: [&[&str]; 3] = [&["check"], &["plan"], &["export", "sonic", "--switch", "s1"]];
     for words in asked {
         for (path, message) in [
-            ("/dev/zero", "cannot read /dev/zero: it is longer than 64 MiB".to_owned()),
+            ("/dev/zero", "cannot read /dev/zero: it is longer than 16 MiB".to_owned()),
             (binary, format!("{binary}:2: not UTF-8 text")),
         ] {
             let output = run(&[words, &[path]].concat());
@@ -278,7 +278,7 @@ fn of_very_many_mistakes_the_first_are_shown_and_the_others_counted() {
 }
 
 #[test]
-fn a_damaged_record_is_named_with_its_cause_said_once() {
+fn a_damaged_record_is_passed_over_and_named_with_its_cause_said_once() {
     let state = tempfile::tempdir().unwrap();
     let file = unserved();
     let records = state.path().join(file.path().file_name().unwrap());
@@ -287,9 +287,8 @@ fn a_damaged_record_is_named_with_its_cause_said_once() {
     std::fs::write(&record, "{").unwrap();
     let state = state.path().to_str().unwrap();
     let output = run(&["history", "--state", state, file.path().to_str().unwrap()]);
-    let cause = "EOF while parsing an object at line 1 column 1";
-    assert_eq!(
-        (output.status.code(), stderr(&output)),
-        (Some(1), format!("{} is no record: {cause}\n", record.display()))
-    );
+    let cause = "EOF while parsing an object at line 1 column 1\n";
+    let said = stderr(&output);
+    assert!(said.ends_with(&format!("{} is no record: {cause}", record.display())), "{said}");
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1));
 }

@@ -20,6 +20,7 @@ mod replace;
 mod rollout;
 mod run;
 mod run_support;
+mod shares;
 mod thousand;
 mod tls;
 #[path = "../../../switch/tests/it/tls_support/mod.rs"]

@@ -20,7 +20,7 @@ fn exported() -> (BTreeSet<String>, String) {
     let mut switch = SwitchStatus::default();
     (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
     switch.trimming.insert((1, 5), TrimmingStatus::default());
-    let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
+    let counters = Counter::ALL.map(|counter| (counter, Count { packets: 1, bytes: 1 })).into();
     let waiting = Some(Waiting { now: 0, peak: Some(0) });
     switch.counters.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
     status.switches.insert("s1".to_owned(), switch);

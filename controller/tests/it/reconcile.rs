@@ -291,7 +291,7 @@ links: [{{ a: h1, b: \"s1:132\", speed: 100Gbps }}, {{ a: h2, b: \"s1:140\", spe
     let words = plan(&fabric, &artifacts, &options).await.unwrap().switches[0].to_string();
     for expected in [
         "3 changes",
-        "~ Ingress.virtual_queue_low[1061] cir 11250000000 ",
+        "~ Ingress.virtual_queue_low[1061] cir 12250000000 ",
         "- Ingress.virtual_queue_low[9] cir 1000 ",
         "- clone session 7 ",
     ] {

@@ -71,6 +71,8 @@ async fn whoever_is_not_believed_is_not_talked_to() {
     let strict = Embedded::start_with(2, Some(server(&ca, Some(&other))));
     // It speaks in the clear.
     let clear = Embedded::start(3);
+    // It asks for a certificate, and we have none for it.
+    let asks = Embedded::start_with(4, Some(server(&ca, Some(&ca))));
     let text = chains(&[stranger.address, strict.address, clear.address], MUTUAL);
     let report = applied(&Fabric::from_yaml(&text, &file).unwrap()).await;
     assert!(
@@ -78,9 +80,46 @@ async fn whoever_is_not_believed_is_not_talked_to() {
         "{report}"
     );
     let error = report.switches[0].error.clone().unwrap();
-    assert!(error.contains(&stranger.address.to_string()) && error.contains("certificate"), "{error}");
+    assert!(error.contains(&stranger.address.to_string()), "{error}");
+    assert!(error.contains("none of the authorities in our tls.ca has signed its certificate"), "{error}");
+    let error = report.switches[1].error.clone().unwrap();
+    assert!(error.contains("it may not take our tls.cert"), "{error}");
     let error = report.switches[2].error.clone().unwrap();
     assert!(error.contains("does not speak TLS") && error.contains("tls: off"), "{error}");
+    let text = chains(&[asks.address], "tls: { ca: ca.pem }");
+    let report = applied(&Fabric::from_yaml(&text, &file).unwrap()).await;
+    let error = report.switches[0].error.clone().unwrap();
+    assert!(error.contains("it may ask for a client's certificate, and we have none"), "{error}");
+}
+
+#[test]
+fn a_certificate_that_ends_is_told_before_and_refused_after_and_one_without_a_name_is_told() {
+    let ca = Authority::new("fabric");
+    let (folder, file) = folder(&ca);
+    let text = chains(&["127.0.0.1:1".parse().unwrap()], MUTUAL);
+    let day = time::Duration::DAY;
+    let now = time::OffsetDateTime::now_utc();
+    for (name, from, until, expected) in [
+        ("controller", now - day, now + day * 365, Ok(vec![])),
+        ("controller", now - day * 9, now - day * 3 - day / 2, Err("expired 3 days ago")),
+        ("controller", now + day, now + day * 365, Err("is not valid yet")),
+        ("controller", now - day, now + day * 3 + day / 2, Ok(vec!["expires in 3 days"])),
+        ("10.0.0.1", now - day, now + day * 365, Ok(vec!["has no DNS name (subjectAltName)"])),
+    ] {
+        let Pem { certificate, key } = ca.client_between(name, from, until);
+        std::fs::write(folder.path().join("controller.pem"), certificate).unwrap();
+        std::fs::write(folder.path().join("controller.key"), key).unwrap();
+        match (Fabric::from_yaml(&text, &file), expected) {
+            (Ok(fabric), Ok(words)) => {
+                let found = fabric.warnings.iter().filter(|warning| warning.contains("controller.tls: "));
+                let found: Vec<&String> = found.collect();
+                assert_eq!(found.len(), words.len(), "{found:?}");
+                assert!(found.iter().zip(words).all(|(found, word)| found.contains(word)), "{found:?}");
+            }
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (found, expected) => panic!("{found:?}, not {expected:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -123,7 +162,7 @@ fn files_that_are_not_there_or_not_what_they_should_be_are_named_with_their_line
         // Without a bound this one ends with the machine's memory.
         (
             "ca: /dev/zero",
-            format!("{file}:2: controller.tls.ca: cannot read /dev/zero: it is longer than 64 MiB"),
+            format!("{file}:2: controller.tls.ca: cannot read /dev/zero: it is longer than 16 MiB"),
         ),
         ("ca: ca.pem, cert: controller.pem", format!("{file}:2: controller.tls: 'cert' needs its 'key'")),
         ("server_name: x", format!("{file}:2: controller.tls: 'ca' is missing; write ca: ca.pem")),
@@ -181,6 +220,9 @@ fn switches_beyond_this_machine_are_not_controlled_in_the_clear_unless_the_file_
     };
     assert!(read(&near, "timeout: 2s").is_ok());
     assert!(read(&[far], "insecure: true").is_ok());
+    // What is wrong with its files is all that is wrong.
+    let error = read(&[far], "tls: { ca: /dev/null }").unwrap_err();
+    assert!(error.contains("holds no certificate") && !error.contains("in the clear"), "{error}");
     let error = read(&[near[0], far], "timeout: 2s").unwrap_err();
     assert_eq!(
         error,

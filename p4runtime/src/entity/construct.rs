@@ -94,7 +94,7 @@ pub fn watching_group<'k>(
     members: impl IntoIterator<Item = (u32, i32, u16)>,
 ) -> Result<ActionProfileGroup, EntityError> {
     let watched: Vec<(u32, i32, u16)> = members.into_iter().collect();
-    let size = i32::try_from(watched.len()).unwrap_or(i32::MAX);
+    let size = watched.iter().fold(0_i32, |size, (_, weight, _)| size.saturating_add(*weight));
     let pairs = watched.iter().map(|(member, weight, _)| (*member, *weight));
     let mut group = member_group(index, profile, group_id, pairs, size)?;
     for member in &mut group.members {

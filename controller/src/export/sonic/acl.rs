@@ -2,6 +2,7 @@
 //! What is never trimmed: flows that opted out, and code points that share a queue with trimmable
 //! ones.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::Writer;
@@ -59,11 +60,14 @@ impl Writer<'_> {
         if rules.is_empty() {
             return;
         }
-        let ports: Vec<String> = self.names.values().cloned().collect();
+        let ports: BTreeSet<String> = match &self.platform.present {
+            Some(present) => present.bound(self.names.values()),
+            None => self.names.values().cloned().collect(),
+        };
         for (table, kind, addresses) in TABLES {
             self.list("ACL_TABLE_TYPE", kind, "MATCHES", addresses.iter().chain(&OTHERS));
             self.list("ACL_TABLE_TYPE", kind, "ACTIONS", ["DISABLE_TRIM_ACTION"]);
-            self.list("ACL_TABLE_TYPE", kind, "BIND_POINTS", ["PORT"]);
+            self.list("ACL_TABLE_TYPE", kind, "BIND_POINTS", ["PORT", "PORTCHANNEL"]);
             self.set("ACL_TABLE", table, "policy_desc", "Trimwire: never trimmed");
             self.set("ACL_TABLE", table, "type", kind);
             self.set("ACL_TABLE", table, "stage", "INGRESS");

@@ -79,7 +79,8 @@ fn tomahawk() -> Value {
 fn merged(sample: &Value, more: &str, disable_pfc: bool) -> Result<Export, ExportError> {
     let fabric = Fabric::from_yaml(&format!("{FABRIC}{more}"), "fabric.yaml").unwrap();
     let present = Present::parse(&sample.to_string())?;
-    let platform = present.fit(Platform { disable_pfc, ..Platform::default() }, None, None)?;
+    let asic = Asic::of(None, Some(&present));
+    let platform = present.fit(Platform { asic, disable_pfc, ..Platform::default() }, None, None)?;
     let export = export(&fabric, "s1", &Platform { present: Some(present), ..platform })?;
     conforms(&export);
     Ok(export)
@@ -309,4 +310,46 @@ fn what_does_not_fit_the_switch_is_said() {
         "PORT: expected a table of rows of fields, as in /etc/sonic/config_db.json"
     );
     assert!(Present::parse("[]").is_err() && Present::parse("{").is_err());
+}
+
+#[test]
+fn the_model_in_the_configuration_names_the_chip_and_its_trim_queue() {
+    for (model, asic) in [
+        ("Arista-7060X6-64PE", Asic::Th5 { queue: 9 }),
+        ("Arista-7060X6-64PE-B-C448O16", Asic::Th5 { queue: 4 }),
+        ("Arista-7060X6-64PE-B-C512S2", Asic::Th5 { queue: 4 }),
+        ("Mellanox-SN5600-C256S1", Asic::Spectrum4),
+        ("Force10-S6000", Asic::Unknown),
+    ] {
+        let sample = json!({ "DEVICE_METADATA": { "localhost": { "hwsku": model } } });
+        let present = Present::parse(&sample.to_string()).unwrap();
+        assert_eq!(Asic::of(None, Some(&present)), asic, "{model}");
+    }
+    assert_eq!(Asic::of(Some(Asic::Spectrum4), None), Asic::Spectrum4);
+    let mut sample = tomahawk();
+    sample["DEVICE_METADATA"] = json!({ "localhost": { "hwsku": "Arista-7060X6-64PE" } });
+    let export = merged(&sample, "", false).unwrap();
+    let trimming = &export.config_db["SWITCH_TRIMMING"]["GLOBAL"];
+    assert_eq!(trimming["size"], Field::Text("206".to_owned()));
+    assert_eq!(trimming["queue_index"], Field::Text("9".to_owned()));
+}
+
+#[test]
+fn a_dynamic_trim_queue_stays_so_and_lags_and_maps_of_the_switch_are_seen() {
+    let mut sample = tomahawk();
+    sample["SWITCH_TRIMMING"] = json!({ "GLOBAL": { "queue_index": "dynamic" } });
+    sample["PORTCHANNEL_MEMBER"] = json!({ "PortChannel101|Ethernet1": {} });
+    sample["PORT_QOS_MAP"] = json!({ "Ethernet2": { "tc_to_dscp_map": "REMARK" } });
+    let more = "dscp: { trimmed_last_hop: 43 }\ndisable_trim: [ { dst: 10.0.0.0/8 } ]\n";
+    let export = merged(&sample, more, false).unwrap();
+    assert_eq!(
+        export.config_db["SWITCH_TRIMMING"]["GLOBAL"]["queue_index"],
+        Field::Text("dynamic".to_owned())
+    );
+    assert_eq!(
+        export.config_db["ACL_TABLE"]["TRIMWIRE_V4"]["ports"],
+        Field::List(vec!["Ethernet2".to_owned(), "PortChannel101".to_owned()])
+    );
+    let replaced = export.notes.iter().filter(|note| note.message.contains("REMARK on Ethernet2"));
+    assert_eq!(replaced.count(), 1, "{:?}", export.notes);
 }

@@ -110,6 +110,16 @@ impl Present {
             .collect()
     }
 
+    /// Ports as access lists bind to them: a member of a LAG is bound with it (orchagent's aclorch
+    /// refuses members).
+    pub(super) fn bound<'n>(&'n self, ports: impl Iterator<Item = &'n String>) -> BTreeSet<String> {
+        let lag = |port: &str| {
+            let mut members = self.rows("PORTCHANNEL_MEMBER").filter_map(|(key, _)| key.split_once('|'));
+            members.find(|(_, member)| *member == port).map(|(lag, _)| lag.to_owned())
+        };
+        ports.map(|port| lag(port).unwrap_or_else(|| port.clone())).collect()
+    }
+
     /// Priorities for which PFC is on, which by SONiC's maps are queues.
     pub(super) fn lossless(&self, port: &str) -> BTreeSet<u8> {
         let list = self.text("PORT_QOS_MAP", port, "pfc_enable").unwrap_or_default();

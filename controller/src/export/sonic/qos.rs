@@ -3,17 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Writer;
 use super::notes::Fidelity;
+use super::{Asic, Writer};
 use crate::model::Overload;
 use crate::units::{self, NEVER};
 
 /// Name of our maps.
 pub(super) const MAP: &str = "TRIMWIRE";
-/// What NVIDIA Spectrum-4 trims to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other
-/// vendors have ranges of their own.
-const SPECTRUM: std::ops::RangeInclusive<u16> = 256..=1024;
-const SPECTRUM_STEP: u16 = 4;
+/// What YANG allows of a key of QUEUE.
+const MOST_QUEUE: u8 = 7;
 
 impl Writer<'_> {
     /// Traffic classes are queue numbers; trimmed packets have one of their own, so that a port's
@@ -46,7 +44,7 @@ impl Writer<'_> {
         }
         let trim_tc = self.trim_tc();
         let used: Vec<u8> = plan.named().into_iter().map(|(_, queue)| queue).collect();
-        for tc in 0..=trim_tc.max(7) {
+        for tc in 0..=trim_tc.max(7).max(plan.trimmed) {
             let queue = if used.contains(&tc) { tc } else { plan.best_effort };
             let queue = if tc == trim_tc { plan.trimmed } else { queue };
             self.set("TC_TO_QUEUE_MAP", MAP, &tc.to_string(), queue);
@@ -127,40 +125,22 @@ impl Writer<'_> {
             .collect();
         let shallow: BTreeSet<u16> = sizes.iter().map(|(shallow, _)| *shallow).collect();
         let (least, most) = (shallow.first().copied().unwrap_or(128), shallow.last().copied().unwrap_or(128));
-        self.set("SWITCH_TRIMMING", "GLOBAL", "size", least);
-        if least == most {
-            self.note(
-                Fidelity::Exact,
-                "policy.shallow_size",
-                "SWITCH_TRIMMING.size",
-                format!("{least} bytes"),
+        let (size, mut fidelity, mut why) = self.platform.asic.size(least);
+        self.set("SWITCH_TRIMMING", "GLOBAL", "size", size);
+        if least != most {
+            fidelity = fidelity.min(Fidelity::Near);
+            why = format!(
+                "{why}; one size for the whole switch, the least of those in the file (up to {most})"
             );
-        } else {
-            let message = format!(
-                "one size for the whole switch: {least}, the least of those in the file (up to {most})"
-            );
-            self.note(Fidelity::Near, "policy.shallow_size", "SWITCH_TRIMMING.size", message);
         }
-        let spectrum = least.clamp(*SPECTRUM.start(), *SPECTRUM.end()).next_multiple_of(SPECTRUM_STEP);
-        let vendor = if spectrum == least {
-            format!(
-                "{least} bytes are what NVIDIA Spectrum takes (256 to 1024, in steps of 4); other vendors have ranges of their own"
-            )
-        } else {
-            format!(
-                "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4): write shallow_size: {spectrum}B for it. \
-                 Any trim decodes, so take the nearest that other switches do"
-            )
-        };
-        self.note(Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size", vendor);
+        self.note(fidelity, "policy.shallow_size", "SWITCH_TRIMMING.size", why);
         let deep: BTreeSet<u16> = sizes.iter().map(|(_, deep)| *deep).collect();
         if deep != shallow {
             let message = "one size only: there is no deeper rung; where trimmed packets overflow the trim queue they are lost";
             self.note(Fidelity::Missing, "policy.deep_at, deep_size", "", message);
         }
 
-        self.set("SWITCH_TRIMMING", "GLOBAL", "queue_index", plan.trimmed);
-        self.note(Fidelity::Exact, "queues.trimmed", "SWITCH_TRIMMING.queue_index", "static");
+        self.trim_queue();
         let code_points = self.distinct(|port| port.trimmed_dscp);
         let knob = "dscp.trimmed, dscp.trimmed_last_hop, policy.ports.*.trimmed_dscp";
         if let [only] = code_points.iter().copied().collect::<Vec<_>>()[..] {
@@ -171,10 +151,21 @@ impl Writer<'_> {
         let tc = self.trim_tc();
         self.set("SWITCH_TRIMMING", "GLOBAL", "dscp_value", "from-tc");
         self.set("SWITCH_TRIMMING", "GLOBAL", "tc_value", tc);
+        let mut replaced = Vec::new();
         for (name, policy) in self.ports() {
             let map = format!("{MAP}_{}", policy.trimmed_dscp);
+            let present = self.platform.present.as_ref();
+            let own = present.and_then(|present| present.text("PORT_QOS_MAP", &name, "tc_to_dscp_map"));
+            replaced.extend(own.filter(|own| *own != map).map(|own| format!("{own} on {name}")));
             self.set("TC_TO_DSCP_MAP", &map, &tc.to_string(), policy.trimmed_dscp);
             self.set("PORT_QOS_MAP", &name, "tc_to_dscp_map", map);
+        }
+        if !replaced.is_empty() {
+            let message = format!(
+                "takes the place of {}: other traffic classes are remarked no more. Copy their lines into {MAP}_…",
+                replaced.join(", ")
+            );
+            self.note(Fidelity::Check, knob, "PORT_QOS_MAP.tc_to_dscp_map", message);
         }
         self.note(
             Fidelity::Exact,
@@ -187,13 +178,46 @@ impl Writer<'_> {
         self.note(Fidelity::Check, knob, "PORT_QOS_MAP.tc_to_dscp_map", message);
     }
 
+    fn trim_queue(&mut self) {
+        const SONIC: &str = "SWITCH_TRIMMING.queue_index";
+        let queue = self.fabric.queues.trimmed;
+        let present = self.platform.present.as_ref();
+        let is_dynamic = present.and_then(|present| present.text("SWITCH_TRIMMING", "GLOBAL", "queue_index"))
+            == Some("dynamic");
+        let (value, fidelity, message) = match self.platform.asic.fixed_queue() {
+            Some(fixed) if fixed != queue => {
+                let message = format!(
+                    "this chip puts what it trims into queue {fixed}, another queue of the file: write queues: {{ trimmed: {fixed} }}, and \
+                     move what has it"
+                );
+                (fixed.to_string(), Fidelity::Missing, message)
+            }
+            Some(fixed) => {
+                let message = format!("queue {fixed}, fixed by this chip; the file's is moved there");
+                (fixed.to_string(), Fidelity::Near, message)
+            }
+            None if is_dynamic => {
+                let message =
+                    format!("dynamic, as the switch has it: the maps lead trimmed packets to queue {queue}");
+                ("dynamic".to_owned(), Fidelity::Exact, message)
+            }
+            None if self.platform.asic == Asic::Unknown => {
+                let message = "static; whether this chip takes it is not known (--asic)".to_owned();
+                (queue.to_string(), Fidelity::Check, message)
+            }
+            None => (queue.to_string(), Fidelity::Exact, "static".to_owned()),
+        };
+        self.set("SWITCH_TRIMMING", "GLOBAL", "queue_index", value);
+        self.note(fidelity, "queues.trimmed", SONIC, message);
+    }
+
     pub(super) fn schedulers(&mut self) {
         const STRICT: &str = "trimwire_strict";
         self.set("SCHEDULER", STRICT, "type", "STRICT");
         let plan = &self.fabric.queues;
         let mut capped = false;
         for (name, policy) in self.ports() {
-            for (_, queue) in plan.named() {
+            for (_, queue) in plan.named().into_iter().filter(|(_, queue)| *queue <= MOST_QUEUE) {
                 let mut scheduler = STRICT.to_owned();
                 if queue == plan.trimmed
                     && let Some(cap) = policy.trim_cap
@@ -221,6 +245,11 @@ impl Writer<'_> {
             "SCHEDULER.type, QUEUE.scheduler",
             "strict, the highest queue first",
         );
+        if plan.trimmed > MOST_QUEUE {
+            let message =
+                format!("queue {} has no scheduler in CONFIG_DB: the chip's own stays", plan.trimmed);
+            self.note(Fidelity::Missing, "policy.trim_cap", "", message);
+        }
         if capped {
             let message = "a shaper: trimmed packets above the cap wait, up to trim_limit, where our program drops them at once";
             self.note(Fidelity::Near, "policy.trim_cap", "SCHEDULER.cir, pir, cbs, pbs", message);

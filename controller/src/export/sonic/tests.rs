@@ -344,7 +344,7 @@ fn a_symmetric_policy_is_the_hld_s_first_sample() {
             assert_eq!(text(&export, "BUFFER_PROFILE", profile, "packet_discard_action"), "drop");
         }
     }
-    assert!(said(&export, Fidelity::Exact, "policy.shallow_size"));
+    assert!(said(&export, Fidelity::Check, "policy.shallow_size"));
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn what_sonic_lacks_is_said() {
         (Fidelity::Missing, "drop_at"),
         (Fidelity::Near, "shallow_size"),
         (Fidelity::Near, "shallow_at"),
-        (Fidelity::Check, "shallow_size"),
+        (Fidelity::Check, "queues.trimmed"),
         (Fidelity::Check, "links"),
     ] {
         assert!(said(&export, fidelity, knob), "{fidelity:?} {knob}: {:?}", export.notes);
@@ -549,15 +549,39 @@ fn a_fabric_of_many_speeds_has_the_first_of_its_limits_in_a_note_and_a_count() {
 }
 
 #[test]
-fn a_size_that_spectrum_takes_is_named_beside_one_that_it_does_not() {
-    for (size, named) in [("8 planes", "shallow_size: 532B"), ("200B", "256B"), ("1100B", "1024B")] {
-        let export = exported(&format!("policy: {{ shallow_size: {size} }}\n"), &Platform::default());
-        let check = messages(&export, Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size");
-        assert!(matches!(check[..], [check] if check.contains(named)), "{size}: {check:?}");
+fn a_size_is_what_the_chip_takes_and_is_exact_where_that_is_known_only() {
+    for (asic, size, written, fidelity) in [
+        (Asic::Spectrum4, "512B", "512", Fidelity::Exact),
+        (Asic::Spectrum4, "8 planes", "532", Fidelity::Near),
+        (Asic::Spectrum4, "200B", "256", Fidelity::Near),
+        (Asic::Spectrum4, "1100B", "1024", Fidelity::Near),
+        (Asic::Th5 { queue: 9 }, "206B", "206", Fidelity::Exact),
+        (Asic::Th5 { queue: 9 }, "1024B", "206", Fidelity::Near),
+        (Asic::Unknown, "512B", "512", Fidelity::Check),
+    ] {
+        let platform = Platform { asic, ..Platform::default() };
+        let export = exported(&format!("policy: {{ shallow_size: {size} }}\n"), &platform);
+        assert_eq!(text(&export, "SWITCH_TRIMMING", "GLOBAL", "size"), written, "{asic:?} {size}");
+        let said = messages(&export, fidelity, "policy.shallow_size", "SWITCH_TRIMMING.size");
+        assert_eq!(said.len(), 1, "{asic:?} {size}: {:?}", export.notes);
     }
-    let fits = exported("policy: { shallow_size: 512B }\n", &Platform::default());
-    let check = messages(&fits, Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size");
-    assert!(matches!(check[..], [check] if check.starts_with("512 bytes are what")), "{check:?}");
+}
+
+#[test]
+fn a_chip_s_own_trim_queue_takes_the_place_of_the_file_s() {
+    let th5 = |queue: u8| Platform { asic: Asic::Th5 { queue }, ..Platform::default() };
+    let export = exported("", &th5(9));
+    assert_eq!(text(&export, "SWITCH_TRIMMING", "GLOBAL", "queue_index"), "9");
+    assert_eq!(text(&export, "TC_TO_QUEUE_MAP", "TRIMWIRE", "9"), "9");
+    assert!(export.config_db["BUFFER_QUEUE"].contains_key("Ethernet1|9"));
+    assert!(!export.config_db["QUEUE"].contains_key("Ethernet1|9"));
+    assert!(said(&export, Fidelity::Near, "queues.trimmed") && said(&export, Fidelity::Missing, "trim_cap"));
+    // Some models have 4, which is a class of the default plan.
+    let export = exported("", &th5(4));
+    assert_eq!(text(&export, "SWITCH_TRIMMING", "GLOBAL", "queue_index"), "4");
+    assert!(said(&export, Fidelity::Missing, "queues.trimmed"), "{:?}", export.notes);
+    let moved = "queues: { trimmed: 4, classes: [5, 3, 2, 1] }\n";
+    assert!(said(&exported(moved, &th5(4)), Fidelity::Near, "queues.trimmed"));
 }
 
 #[test]

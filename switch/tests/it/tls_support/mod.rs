@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use time::OffsetDateTime;
 
 /// A certificate and its key, PEM.
 pub(crate) struct Pem {
@@ -51,9 +52,20 @@ impl Authority {
 
     fn sign_for(&self, names: &[&str], usages: Vec<ExtendedKeyUsagePurpose>) -> Pem {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = usages;
+        self.sign_params(&params)
+    }
+
+    /// A client whose certificate is valid from then until then.
+    pub(crate) fn client_between(&self, name: &str, from: OffsetDateTime, until: OffsetDateTime) -> Pem {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (from, until);
+        self.sign_params(&params)
+    }
+
+    fn sign_params(&self, params: &CertificateParams) -> Pem {
+        let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         Pem { certificate, key: key.serialize_pem() }
     }
