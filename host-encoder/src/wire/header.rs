@@ -156,7 +156,7 @@ impl Header {
 fn blocks_of(blocks: u16) -> Option<(usize, u16)> {
     let count = match blocks {
         0 => 0,
-        ..MANY => blocks.ilog2() as u16,
+        1..MANY => blocks.ilog2() as u16,
         _ => Some(blocks - MANY).filter(|count| (15..=255).contains(count))?,
     };
     let zeros = if blocks < MANY { blocks & !(1 << count) } else { 0 };
