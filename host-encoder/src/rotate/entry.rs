@@ -236,7 +236,7 @@ mod tests {
             .map(|(i, x)| F::narrow(if zero(i) { 0.0_f32.copysign(x) } else { x }))
             .collect();
         let signs: Vec<u32> = (0..length as u32 / 32).map(|i| i.wrapping_mul(0x9e37_79b9) | 1).collect();
-        let (mut to, mut zeros) = (vec![f32::NAN; length], vec![given % 2 == 0; length / 32]);
+        let (mut to, mut zeros) = (vec![f32::NAN; length], vec![given.is_multiple_of(2); length / 32]);
         let (seen, largest) = isa.run(Entering(&row, &signs, scale, &mut to, &mut zeros));
         for (block, zero) in zeros.into_iter().enumerate() {
             let of = row.iter().skip(32 * block).take(32);

@@ -19,7 +19,7 @@ fn header() -> Header {
             message: 0x0102_0304,
         },
         first_plane: 9,
-        index: 0xabcdef,
+        index: 0x00ab_cdef,
         coordinates: 448,
         twice: true,
         sigma: 1.5,

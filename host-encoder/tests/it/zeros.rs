@@ -128,14 +128,13 @@ proptest! {
                     bare.receive(&without_mask(packet)).unwrap();
                 }
             }
-            for index in 0..message.packets() {
+            for (index, held) in held.iter_mut().enumerate() {
                 let limit = (limits >> (index % 60) & 15) as u8;
                 masked.limit(index, limit);
                 bare.limit(index, limit);
                 let mask = Codec::Rht.mask_len(layout.packet_range(index).len());
                 // Of a sealed packet that was taken at least the first tag arrived.
-                let known = held[index].filter(|front| (mask == 0 || *front >= mask) && limit > 0);
-                held[index] = known;
+                *held = held.filter(|front| (mask == 0 || *front >= mask) && limit > 0);
             }
             let base: Vec<f32> = (0..gradient.len()).map(|i| if i % 3 == 0 { -0.0 } else { i as f32 }).collect();
             let (mut out, mut other) = (vec![f32::NAN; gradient.len()], vec![f32::NAN; gradient.len()]);
