@@ -48,7 +48,8 @@ impl Costs {
             let fields = header.metadata.iter().map(|field| value(PIECE, field.bitwidth));
             check("a packet with header", header.name(), sum(fields))?;
         }
-        let mut types = Types { info: info.type_info.as_ref(), shapes: BTreeMap::new() };
+        let none = P4TypeInfo::default();
+        let mut types = Types { info: info.type_info.as_ref().unwrap_or(&none), shapes: BTreeMap::new() };
         let sent: BTreeMap<&str, &[u16]> =
             control.digests().iter().map(|digest| (digest.name.as_str(), digest.widths.as_slice())).collect();
         let mut digests = BTreeMap::new();
@@ -115,21 +116,17 @@ struct Shape {
 
 /// Types by kind and name, each looked at once: they may name each other a million times over.
 struct Types<'t> {
-    info: Option<&'t P4TypeInfo>,
+    info: &'t P4TypeInfo,
     /// `None`: it is being looked at.
     shapes: BTreeMap<(&'static str, &'t str), Option<Shape>>,
 }
 
 impl<'t> Types<'t> {
     fn shape(&mut self, spec: &'t P4DataTypeSpec, depth: u32) -> Result<Shape, String> {
-        let Some(info) = self.info.filter(|_| depth > 0) else {
-            // A type of bits needs no list of types.
-            return match &spec.type_spec {
-                Some(TypeSpec::Bitstring(_) | TypeSpec::Bool(_)) if depth > 0 => Ok(Shape::leaf(0)),
-                _ if depth > 0 => Err("its types are missing".to_owned()),
-                _ => Err(format!("its types nest deeper than {DEEPEST}")),
-            };
-        };
+        let info = self.info;
+        if depth == 0 {
+            return Err(format!("its types nest deeper than {DEEPEST}"));
+        }
         let longest = |names: &mut dyn Iterator<Item = &String>| names.map(String::len).max().unwrap_or(0);
         match &spec.type_spec {
             None => Err("one of its types is missing".to_owned()),

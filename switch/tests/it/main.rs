@@ -39,6 +39,7 @@ mod server_p4runtime;
 mod server_pipelines;
 mod server_robustness;
 mod server_selectors;
+mod server_strangers;
 mod server_streams;
 mod server_support;
 mod server_tables;
