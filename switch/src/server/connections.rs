@@ -220,11 +220,15 @@ impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // A client that takes nothing in keeps its connection from being read.
         self.place.1.check(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.place.1.block(written.is_pending());
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.place.1.sent();
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -237,7 +241,9 @@ impl AsyncWrite for Connection {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.place.1.check(cx)?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.place.1.block(written.is_pending());
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -201,9 +201,9 @@ where
             let answer = answering.await;
             // A unary call has been carried out; a stream's body has its own share.
             held.clear();
-            let untaken = rule.whole.then(|| untaken(peer, rule, patience));
+            let untaken = rule.whole.then(|| untaken(Arc::clone(&peer), rule, patience));
             answer.map(|response| {
-                response.map(|body| Body::new(Counted { body, _kept: kept, _untaken: untaken }))
+                response.map(|body| Body::new(Counted { body, peer, _kept: kept, _untaken: untaken }))
             })
         })
     }
@@ -225,11 +225,20 @@ fn untaken(peer: Arc<Peer>, rule: Rule, patience: Duration) -> oneshot::Sender<(
     untaken
 }
 
-/// An answer that counts as a call until its end.
+/// An answer that counts as a call until its end. It goes on when its connection's client has taken
+/// in most of what is before it: HTTP/2 would keep hundreds of KiB for each call.
 struct Counted {
     body: Body,
+    peer: Arc<Peer>,
     _kept: Held,
     _untaken: Option<oneshot::Sender<()>>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Of an answer that was reset nothing more is sent.
+        self.peer.sent();
+    }
 }
 
 impl HttpBody for Counted {
@@ -240,7 +249,12 @@ impl HttpBody for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        ready!(self.peer.poll_unsent(cx));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.peer.send(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -266,8 +280,7 @@ impl Held {
     }
 }
 
-/// Room, and a place where calls wait for one.
-type Room = Pin<Box<dyn Future<Output = (Vec<OwnedSemaphorePermit>, Vec<OwnedSemaphorePermit>)> + Send>>;
+type Places = Pin<Box<dyn Future<Output = Vec<OwnedSemaphorePermit>> + Send>>;
 
 /// A request's body, message by message.
 struct Admitted {
@@ -285,8 +298,8 @@ struct Admitted {
     wanted: Option<usize>,
     /// Bytes that there is room for.
     roomy: usize,
-    /// Room that is waited for, for so many bytes more.
-    room: Option<(usize, Room)>,
+    /// Places that are waited for.
+    places: Option<Places>,
     /// Until when the message has to be there.
     due: Option<Pin<Box<Sleep>>>,
     ended: bool,
@@ -305,7 +318,7 @@ impl Admitted {
             next: Bytes::new(),
             wanted: None,
             roomy: FREE,
-            room: None,
+            places: None,
             due: None,
             ended: false,
         };
@@ -333,38 +346,31 @@ impl Admitted {
         ))
     }
 
-    /// Asks for the turn of a message of so many bytes: places for its answer, and the right to be
-    /// the connection's long one.
-    fn ask_for_turn(&self, bytes: usize) -> Room {
-        let (places, long) = (self.rule.places, bytes > STEP);
-        let (peer, reads) = (Arc::clone(&self.peer), Arc::clone(&self.budget.pool(&self.peer).reads));
-        // No semaphore is ever closed.
-        Box::pin(async move {
-            let (mut turn, mut place) = (Vec::new(), Vec::new());
-            if long {
-                turn.extend(Arc::clone(&peer.turn).acquire_owned().await);
-            }
-            if places > 0 {
-                place.extend(Arc::clone(&peer.reads).acquire_many_owned(places).await);
-                place.extend(reads.acquire_many_owned(places).await);
-            }
-            (turn, place)
-        })
+    /// Takes room for so many bytes of memory. Nobody waits for it: what HTTP/2 holds meanwhile would
+    /// keep the connection's other calls from going on.
+    fn take_room(&self, bytes: usize) -> Result<(), Status> {
+        let units = bytes.div_ceil(UNIT) as u32;
+        let own = (!self.peer.has_lane()).then_some(&self.peer.memory);
+        for memory in own.into_iter().chain([&self.budget.pool(&self.peer).memory]) {
+            let room = Arc::clone(memory).try_acquire_many_owned(units).map_err(|_| {
+                let name = self.rule.name;
+                Status::resource_exhausted(format!(
+                    "{name}: {bytes} bytes of memory are more than other requests leave (--limit memory); try again"
+                ))
+            })?;
+            self.held.add([room]);
+        }
+        Ok(())
     }
 
-    /// Asks for room for so many bytes more: here, and once more where the service puts them
-    /// together.
-    fn ask_for_room(&self, bytes: usize) -> Room {
-        let units = (2 * bytes).div_ceil(UNIT) as u32;
-        let memory = Arc::clone(&self.budget.pool(&self.peer).memory);
-        let own = (!self.peer.has_lane()).then(|| Arc::clone(&self.peer.memory));
+    /// Waits for places among the requests that are answered at a time.
+    fn ask_for_places(&self) -> Places {
+        let (places, own) = (self.rule.places, Arc::clone(&self.peer.reads));
+        let all = Arc::clone(&self.budget.pool(&self.peer).reads);
+        // No semaphore is ever closed.
         Box::pin(async move {
-            let mut room = Vec::new();
-            if let Some(own) = own {
-                room.extend(own.acquire_many_owned(units).await);
-            }
-            room.extend(memory.acquire_many_owned(units).await);
-            (room, Vec::new())
+            let own = own.acquire_many_owned(places).await;
+            own.into_iter().chain(all.acquire_many_owned(places).await).collect()
         })
     }
 
@@ -383,17 +389,7 @@ impl Admitted {
             )),
             error => Status::new(Code::InvalidArgument, format!("{name}: {error}")),
         })?;
-        let units = (bytes as usize).saturating_sub(FREE).div_ceil(UNIT) as u32;
-        let own = (!self.peer.has_lane()).then_some(&self.peer.memory);
-        for memory in own.into_iter().chain([&self.budget.pool(&self.peer).memory]) {
-            let room = Arc::clone(memory).try_acquire_many_owned(units).map_err(|_| {
-                Status::resource_exhausted(format!(
-                    "{name}: {bytes} bytes of memory are more than other requests leave (--limit memory); try again"
-                ))
-            })?;
-            self.held.add([room]);
-        }
-        Ok(())
+        self.take_room((bytes as usize).saturating_sub(FREE))
     }
 
     /// Nothing can be done before more comes: until the message's time is up.
@@ -402,7 +398,7 @@ impl Admitted {
         ready!(due.as_mut().poll(cx));
         let (name, came) = (self.rule.name, self.came.len());
         Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
-            "{name}: {came} bytes came, and the rest, or room for it, did not in time (--limit patience, memory)"
+            "{name}: {came} bytes came, and the rest did not in time (--limit patience)"
         )))))
     }
 
@@ -415,18 +411,16 @@ impl Admitted {
             if self.ended {
                 return Poll::Ready(None);
             }
-            if let Some((bytes, room)) = &mut self.room {
-                let Poll::Ready((room, place)) = room.as_mut().poll(cx) else { return self.wait(cx) };
-                self.held.add(room);
-                self.kept.add(place);
-                self.roomy += *bytes;
-                if *bytes == 0 {
-                    // Who waited for its turn has all its time.
-                    self.begin(self.wanted.unwrap_or_default());
-                }
-                self.room = None;
+            if let Some(places) = &mut self.places {
+                let places = ready!(places.as_mut().poll(cx));
+                self.kept.add(places);
+                (self.places, self.rule.places) = (None, 0);
             }
             if self.wanted == Some(self.came.len()) {
+                if self.rule.places > 0 {
+                    self.places = Some(self.ask_for_places());
+                    continue;
+                }
                 self.check()?;
                 self.peer.earn(CALL_BYTES);
                 self.wanted = None;
@@ -462,8 +456,10 @@ impl Admitted {
         let missing = wanted - self.came.len();
         let room = self.roomy - self.came.len();
         if room == 0 {
+            // Here, and once more where the service puts the message together.
             let step = missing.min(STEP);
-            self.room = Some((step, self.ask_for_room(step)));
+            self.take_room(2 * step)?;
+            self.roomy += step;
             return Ok(());
         }
         let part = self.next.split_to(missing.min(room).min(self.next.len()));
@@ -481,10 +477,7 @@ impl Admitted {
                 return Err(self.too_long(length));
             }
             self.wanted = Some(PREFIX + length);
-            if length > STEP || self.rule.places > 0 {
-                self.due = None;
-                self.room = Some((0, self.ask_for_turn(length)));
-            }
+            self.begin(length);
         }
         Ok(())
     }
@@ -504,7 +497,7 @@ impl HttpBody for Admitted {
             self.ended = true;
             (self.came, self.next) = (Vec::new(), Bytes::new());
             self.held.clear();
-            self.room = None;
+            self.places = None;
         }
         polled
     }

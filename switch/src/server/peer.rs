@@ -4,14 +4,28 @@
 use super::limits::Limits;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use tokio::sync::Semaphore;
 use tonic::codegen::http::Extensions;
 use tonic::transport::server::TlsConnectInfo;
 
 /// RPCs and streams that a connection may have open; HTTP/2 holds the others back.
 pub(super) const CALLS: usize = 64;
+
+/// Bytes of answers that may wait for a connection's client.
+const UNSENT: usize = 128 << 10;
+
+/// What has been made for a client and is not on its socket yet.
+#[derive(Debug, Default)]
+struct Unsent {
+    /// Of answers, at least since all had been sent.
+    bytes: usize,
+    /// The socket takes no more.
+    blocked: bool,
+    /// Answers that wait.
+    waiting: Vec<Waker>,
+}
 
 /// What a connection's requests share, and how they end it.
 #[derive(Debug)]
@@ -20,8 +34,6 @@ pub(super) struct Peer {
     pub(super) memory: Arc<Semaphore>,
     /// Places for Reads: a quarter of the server's, so that one connection does not have them all.
     pub(super) reads: Arc<Semaphore>,
-    /// The right to receive a long message: several might wait for each other's room.
-    pub(super) turn: Arc<Semaphore>,
     /// Places for calls.
     pub(super) calls: Arc<Semaphore>,
     /// Its certificate is a controller's.
@@ -32,6 +44,7 @@ pub(super) struct Peer {
     used: AtomicU64,
     /// Bytes that calls have made of what came, since [`Self::take_earned`].
     earned: AtomicU64,
+    unsent: Mutex<Unsent>,
     closed: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
@@ -42,12 +55,12 @@ impl Peer {
         let peer = Self {
             memory: places(limits.memory_of_one().div_ceil(1 << 10)),
             reads: places(super::gate::READS_OF_ONE as usize),
-            turn: places(1),
             calls: places(CALLS),
             named: AtomicBool::new(false),
             primaries: AtomicUsize::new(0),
             used: AtomicU64::new(0),
             earned: AtomicU64::new(0),
+            unsent: Mutex::default(),
             closed: AtomicBool::new(false),
             reader: Mutex::default(),
         };
@@ -91,6 +104,42 @@ impl Peer {
     /// What [`Self::earn`] has added up to.
     pub(super) fn take_earned(&self) -> u64 {
         self.earned.swap(0, Relaxed)
+    }
+
+    /// Ready when an answer may go on.
+    pub(super) fn poll_unsent(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut unsent = self.unsent();
+        if !unsent.blocked && unsent.bytes <= UNSENT {
+            return Poll::Ready(());
+        }
+        if !unsent.waiting.iter().any(|known| known.will_wake(cx.waker())) {
+            unsent.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// So many bytes of an answer are on their way.
+    pub(super) fn send(&self, bytes: usize) {
+        self.unsent().bytes += bytes;
+    }
+
+    /// Whether the client's socket takes no more.
+    pub(super) fn block(&self, blocked: bool) {
+        self.unsent().blocked = blocked;
+    }
+
+    /// All that HTTP/2 might send has been sent, or is of no use any more: answers go on, unless the
+    /// client's socket takes nothing.
+    pub(super) fn sent(&self) {
+        let unsent = &mut *self.unsent();
+        if !unsent.blocked {
+            unsent.bytes = 0;
+            unsent.waiting.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    fn unsent(&self) -> MutexGuard<'_, Unsent> {
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the connection, with all that it has open.

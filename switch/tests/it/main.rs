@@ -22,6 +22,7 @@ mod engine_keys;
 mod engine_load;
 mod engine_primitives;
 mod engine_programs;
+mod engine_random;
 mod engine_robustness;
 mod engine_support;
 mod engine_tables;
