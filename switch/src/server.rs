@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4Runtime v1 over gRPC for a shared switch, on a thread and a tokio runtime of its own.
+//! P4Runtime v1 over gRPC for a shared switch, on a tokio runtime of its own.
 
 mod arbitration;
 mod batch;
 mod connections;
+mod costs;
 mod digests;
 mod entities;
 mod gate;
@@ -52,7 +53,7 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that HTTP/2 takes in of a call, and of a connection, before anybody has looked at them;
 /// and of a call's headers (gRPC's advice).
 const WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 128 << 10;
 const HEADER_BYTES: u32 = 8 << 10;
 
 /// What may be set beside the address.
@@ -144,15 +145,20 @@ pub fn serve_with(
     let mut builder = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .max_concurrent_streams(Some(options.limits.calls_per_connection.max(1)))
+        .max_concurrent_streams(Some(peer::CALLS as u32))
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_header_list_size(HEADER_BYTES);
     if let Some(tls) = &options.tls {
-        let config = tls.config().timeout(options.limits.greeting);
+        let config = tls.config().timeout(options.limits.patience);
         builder = builder.tls_config(config).map_err(|error| ServeError::Tls(causes(&error)))?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Two: what one stranger's message takes (a pipeline to decode, say) others do not wait for.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("p4runtime")
+        .enable_all()
+        .build()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::Builder::new().name("p4runtime".to_owned()).spawn(move || {
         runtime.block_on(async move {

@@ -259,7 +259,7 @@ impl Layout {
                 return Err(unsupported(
                     node,
                     format!(
-                        "`{name}`, with which headers and metadata take more than {most} limbs of 64 bits (--limit program-headers)"
+                        "`{name}`, with which headers and metadata take more than {most} limbs of 64 bits (--limit program)"
                     ),
                 ));
             }
@@ -273,8 +273,7 @@ impl Layout {
         let length = variable.map(|_| at);
         at += usize::from(length.is_some());
         if at > most {
-            let construct =
-                format!("more than {most} limbs of headers and metadata (--limit program-headers)");
+            let construct = format!("more than {most} limbs of headers and metadata (--limit program)");
             return Err(unsupported(node, construct));
         }
         self.size = at;

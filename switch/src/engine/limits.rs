@@ -21,7 +21,7 @@ pub struct ProgramLimits {
 
 impl Default for ProgramLimits {
     fn default() -> Self {
-        Self { json_bytes: 20 << 20, state_bytes: 16 << 20, header_limbs: 16_384, instructions: 1 << 18 }
+        Self::within(20 << 20)
     }
 }
 
@@ -29,6 +29,22 @@ impl ProgramLimits {
     /// For programs of the operator's own.
     pub const TRUSTED: Self =
         Self { json_bytes: 1 << 30, state_bytes: 1 << 30, header_limbs: 16_384, instructions: 1 << 22 };
+
+    /// Bytes of memory that a packet's header, a digest's message, an entry or a cell may take: what
+    /// waits for a controller has room for a few of them.
+    pub fn message_bytes(&self) -> usize {
+        (self.json_bytes / 320).min(64 << 10)
+    }
+
+    /// All of them from the first, in proportions of what p4c writes.
+    pub fn within(json_bytes: usize) -> Self {
+        Self {
+            json_bytes,
+            state_bytes: json_bytes / 5 * 4,
+            header_limbs: (json_bytes / 1_280).min(Self::TRUSTED.header_limbs),
+            instructions: (json_bytes / 80).min(Self::TRUSTED.instructions),
+        }
+    }
 }
 
 /// Counts what a program takes where a few bytes of it may be used many times.
@@ -59,7 +75,7 @@ impl Pieces {
 pub(super) fn too_large(most: usize) -> LoadError {
     LoadError::Unsupported {
         construct: format!(
-            "a program of more than {most} instructions and references to actions (--limit program-code)"
+            "a program of more than {most} instructions and references to actions (--limit program)"
         ),
         location: String::new(),
     }

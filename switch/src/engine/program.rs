@@ -215,7 +215,7 @@ fn check_state(root: &Value, most: usize) -> Result<()> {
                 return Err(json::unsupported(
                     node,
                     format!(
-                        "`{name}`, with which counters, registers and meters take {bytes} bytes of state together, more than {most} (--limit program-state)"
+                        "`{name}`, with which counters, registers and meters take {bytes} bytes of state together, more than {most} (--limit program)"
                     ),
                 ));
             }

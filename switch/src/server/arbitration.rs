@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is primary (P4Runtime, "Client Arbitration and Controller Replication").
 
-use super::limits::Limits;
+use super::limits::{Limits, ROLE_BYTES};
 use super::outgoing::Outgoing;
+use super::peer::Lane;
 use super::role::Access;
 use prost_types::Any;
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ struct Controller {
     /// Election ID").
     election_id: Option<u128>,
     outgoing: Outgoing,
+    /// Where it is primary of a role that has one.
+    lane: Option<Lane>,
 }
 
 /// Of which the highest id alone outlives a role's streams.
@@ -94,10 +97,10 @@ impl Arbitration {
                 "a role's name of {length} bytes; at most {LONGEST_NAME} are taken"
             )));
         }
-        let (bytes, most) = (config.as_ref().map_or(0, |config| config.value.len()), self.limits.role_bytes);
+        let (bytes, most) = (config.as_ref().map_or(0, |config| config.value.len()), ROLE_BYTES);
         if bytes > most {
             return Err(Status::resource_exhausted(format!(
-                "a role config of {bytes} bytes; at most {most} are taken (--limit role-config)"
+                "a role config of {bytes} bytes; at most {most} are taken"
             )));
         }
         if let Some(known) = self.limits.roles.as_ref().filter(|known| !known.contains(&role)) {
@@ -141,8 +144,8 @@ impl Arbitration {
             state.access = access;
             state.forgotten = false;
         }
-        self.controllers
-            .insert(stream, Controller { role: role.clone(), election_id, outgoing: outgoing.clone() });
+        let outgoing = outgoing.clone();
+        self.controllers.insert(stream, Controller { role: role.clone(), election_id, outgoing, lane: None });
         if wins {
             self.notify(&role, |id| id != stream);
             self.notify(&role, |id| id == stream);
@@ -277,9 +280,22 @@ impl Arbitration {
         heard
     }
 
-    fn notify(&self, role: &str, to: impl Fn(u64) -> bool) {
-        let (Some(state), primary) = (self.roles.get(role), self.primary(role)) else { return };
-        for (stream, controller) in self.controllers.iter().filter(|(id, c)| c.role == role && to(**id)) {
+    /// Tells streams of a role who is primary, and gives the primary its lane.
+    fn notify(&mut self, role: &str, to: impl Fn(u64) -> bool) {
+        let primary = self.primary(role);
+        let has_lane = self.limits.has_lane(role);
+        let Some(state) = self.roles.get(role) else { return };
+        for (stream, controller) in self.controllers.iter_mut().filter(|(_, c)| c.role == role) {
+            match &controller.lane {
+                None if has_lane && primary == Some(*stream) => {
+                    controller.lane = Some(Lane::new(&controller.outgoing.peer));
+                }
+                Some(_) if primary != Some(*stream) => controller.lane = None,
+                _ => {}
+            }
+            if !to(*stream) {
+                continue;
+            }
             let (code, message) = match primary {
                 Some(id) if id == *stream => (Code::Ok, "primary"),
                 Some(_) => (Code::AlreadyExists, "backup: another controller is primary"),

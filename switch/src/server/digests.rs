@@ -8,22 +8,18 @@
 //! [`Digests::handle_timeout`] now and then; after each, drain [`Digests::poll_list`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use trimwire_p4runtime::v1::P4Data;
-
-/// Messages in the largest list: what is left to the server's choice when `max_list_size` is 0, and
-/// an upper bound that keeps lists within what gRPC clients take.
-const LONGEST_LIST: usize = 1024;
-/// Unacknowledged messages kept per digest; beyond it the oldest lists are forgotten, and may be
-/// sent again.
-const MOST_CACHED: usize = 65_536;
+use std::sync::Arc;
 
 /// How the messages of a digest are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Config {
     /// The longest that a message waits for others, in ns.
     pub(super) max_timeout_ns: u64,
-    /// Messages in a list; 0 for any number.
+    /// Messages in a list.
     pub(super) max_list_size: usize,
+    /// Unacknowledged messages that are kept; beyond it the oldest lists are forgotten, and may be
+    /// sent again.
+    pub(super) most_cached: usize,
     /// How long an unacknowledged message keeps its duplicates from being sent, in ns.
     pub(super) ack_timeout_ns: u64,
 }
@@ -34,11 +30,11 @@ pub(super) struct Config {
 pub(super) struct List {
     pub(super) digest_id: u32,
     pub(super) list_id: u64,
-    pub(super) data: Vec<P4Data>,
+    pub(super) messages: Vec<Fields>,
 }
 
-/// A message by which duplicates are known: its fields, as the program sent them.
-type Fields = Vec<Vec<u8>>;
+/// A message's fields, as the program sent them. Duplicates are known by them.
+pub(super) type Fields = Arc<[Vec<u8>]>;
 
 #[derive(Debug)]
 struct Unacknowledged {
@@ -51,7 +47,7 @@ struct Unacknowledged {
 struct Digest {
     config: Config,
     /// Waiting, oldest first, and when the first of them came.
-    buffer: Vec<(Fields, P4Data)>,
+    buffer: Vec<Fields>,
     first_ns: u64,
     /// Sent and not acknowledged, oldest first.
     cache: VecDeque<Unacknowledged>,
@@ -104,30 +100,19 @@ impl Digests {
         self.on.contains_key(&digest_id)
     }
 
-    /// A message of the program's; `data` puts it into P4Runtime's form, if it is to be sent.
-    pub(super) fn handle_digest(
-        &mut self,
-        now_ns: u64,
-        digest_id: u32,
-        fields: Fields,
-        data: impl FnOnce(&Fields) -> Option<P4Data>,
-    ) {
-        self.expire(now_ns);
+    /// A message of the program's.
+    pub(super) fn handle_digest(&mut self, now_ns: u64, digest_id: u32, fields: Fields) {
         let Some(digest) = self.on.get_mut(&digest_id) else { return };
+        digest.expire(now_ns);
         if digest.known.contains(&fields) {
             return;
         }
-        let Some(data) = data(&fields) else { return };
         if digest.buffer.is_empty() {
             digest.first_ns = now_ns;
         }
-        digest.known.insert(fields.clone());
-        digest.buffer.push((fields, data));
-        let longest = match digest.config.max_list_size {
-            0 => LONGEST_LIST,
-            size => size.min(LONGEST_LIST),
-        };
-        if digest.buffer.len() >= longest || digest.config.max_timeout_ns == 0 {
+        digest.known.insert(Arc::clone(&fields));
+        digest.buffer.push(fields);
+        if digest.buffer.len() >= digest.config.max_list_size || digest.config.max_timeout_ns == 0 {
             self.send(now_ns, digest_id);
         }
     }
@@ -145,7 +130,7 @@ impl Digests {
     /// Time has passed: sends what has waited long enough, and forgets what has not been
     /// acknowledged in time.
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
-        self.expire(now_ns);
+        self.on.values_mut().for_each(|digest| digest.expire(now_ns));
         let due: Vec<u32> = self
             .on
             .iter()
@@ -164,35 +149,32 @@ impl Digests {
         let Some(digest) = self.on.get_mut(&digest_id) else { return };
         self.last_list += 1;
         let list_id = self.last_list;
-        let (messages, data): (Vec<_>, _) = std::mem::take(&mut digest.buffer).into_iter().unzip();
-        let sent = Unacknowledged { list_id, sent_ns: now_ns, messages };
+        let messages = std::mem::take(&mut digest.buffer);
+        let sent = Unacknowledged { list_id, sent_ns: now_ns, messages: messages.clone() };
         if digest.config.ack_timeout_ns == 0 {
             digest.forget(&sent);
         } else {
             digest.cache.push_back(sent);
         }
-        while digest.known.len() > MOST_CACHED
+        while digest.known.len() > digest.config.most_cached
             && let Some(oldest) = digest.cache.pop_front()
         {
             digest.forget(&oldest);
         }
-        self.ready.push_back(List { digest_id, list_id, data });
-    }
-
-    fn expire(&mut self, now_ns: u64) {
-        for digest in self.on.values_mut() {
-            let timeout_ns = digest.config.ack_timeout_ns;
-            while let Some(oldest) = digest.cache.front()
-                && now_ns.saturating_sub(oldest.sent_ns) >= timeout_ns
-                && let Some(oldest) = digest.cache.pop_front()
-            {
-                digest.forget(&oldest);
-            }
-        }
+        self.ready.push_back(List { digest_id, list_id, messages });
     }
 }
 
 impl Digest {
+    fn expire(&mut self, now_ns: u64) {
+        while let Some(oldest) = self.cache.front()
+            && now_ns.saturating_sub(oldest.sent_ns) >= self.config.ack_timeout_ns
+            && let Some(oldest) = self.cache.pop_front()
+        {
+            self.forget(&oldest);
+        }
+    }
+
     fn forget(&mut self, sent: &Unacknowledged) {
         for message in &sent.messages {
             self.known.remove(message);

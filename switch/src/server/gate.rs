@@ -6,11 +6,13 @@
 //!             too long: refused         or waits        or refused            too much: refused
 //! ```
 //!
-//! Room is taken from a connection's budget first and from the server's then, and given back when
-//! the call has been answered, or on a stream when its next message begins.
+//! Room is taken as bytes arrive, whatever a client announces, and given back when the call has been
+//! answered, or on a stream when its next message begins. Primaries and named controllers have
+//! room, places for Reads and places for calls that nobody else can take; what others have is
+//! bounded for each connection, and for all of them together.
 
-use super::limits::Limits;
-use super::peer::Peer;
+use super::limits::{Limits, REQUEST_BYTES};
+use super::peer::{CALLS, Peer};
 use http_body::Frame;
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +25,6 @@ use tokio::time::{Instant, Sleep};
 use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, Bytes, Service, http};
 use tonic::server::NamedService;
-use tonic::transport::server::TlsConnectInfo;
 use tonic::{Code, Status};
 use trimwire_p4runtime::decoded::{self, DecodedError};
 
@@ -34,21 +35,54 @@ const UNIT: usize = 1 << 10;
 /// Bytes that a slow client may take a second for.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
+/// Bytes of a message, and of what it becomes when it is decoded, that need no room: so a bid and a
+/// small request are heard whatever others send.
+const FREE: usize = 4 << 10;
+/// Bytes for which room is taken at a time.
+const STEP: usize = 64 << 10;
+/// Reads, and other requests with long answers, that are answered at a time; and one connection's.
+const READS: usize = 16;
+pub(super) const READS_OF_ONE: u32 = 4;
+/// Bytes that a call takes beside its messages: headers, settings, acknowledgements.
+const CALL_BYTES: usize = 256;
+/// Calls that a connection without a lane may have open.
+const CALLS_OF_OTHERS: usize = 16;
+
 /// What all connections share.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     limits: Arc<Limits>,
+    lane: Pool,
+    others: Pool,
+}
+
+/// What is shared by those with a lane, or by those without.
+#[derive(Debug, Clone)]
+struct Pool {
     memory: Arc<Semaphore>,
-    calls: Arc<Semaphore>,
     reads: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn new(bytes: usize) -> Self {
+        Self {
+            memory: Arc::new(Semaphore::new(bytes.div_ceil(UNIT))),
+            reads: Arc::new(Semaphore::new(READS)),
+        }
+    }
 }
 
 impl Budget {
     pub(super) fn new(limits: Arc<Limits>) -> Self {
-        let memory = Arc::new(Semaphore::new(limits.memory_bytes.div_ceil(UNIT)));
-        let calls = Arc::new(Semaphore::new(limits.calls));
-        let reads = Arc::new(Semaphore::new(limits.reads));
-        Self { limits, memory, calls, reads }
+        let (lane, others) = (
+            Pool::new(limits.memory_bytes.max(limits.memory_of_others())),
+            Pool::new(limits.memory_of_others()),
+        );
+        Self { limits, lane, others }
+    }
+
+    fn pool(&self, peer: &Peer) -> &Pool {
+        if peer.has_lane() { &self.lane } else { &self.others }
     }
 }
 
@@ -72,9 +106,8 @@ impl<S: NamedService> NamedService for Gate<S> {
 /// What is asked of the messages of an RPC.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
-    /// As clients and `--limit` know it.
+    /// As clients know it.
     name: &'static str,
-    limit: &'static str,
     bytes: usize,
     /// The message's type; none where its numbers are all that it holds.
     message: Option<&'static str>,
@@ -89,8 +122,7 @@ struct Rule {
 fn rule(path: &str, limits: &Limits) -> Rule {
     let rule = Rule {
         name: "the request",
-        limit: "request",
-        bytes: limits.request_bytes,
+        bytes: REQUEST_BYTES,
         message: None,
         stream: false,
         places: 0,
@@ -99,25 +131,17 @@ fn rule(path: &str, limits: &Limits) -> Rule {
     match path {
         "/p4.v1.P4Runtime/SetForwardingPipelineConfig" => Rule {
             name: "SetForwardingPipelineConfig",
-            limit: "pipeline",
-            bytes: limits.pipeline_bytes,
+            bytes: limits.pipeline_bytes(),
             message: Some("p4.v1.SetForwardingPipelineConfigRequest"),
             ..rule
         },
         // Its answer is a copy of all that was pushed: one at a time for each connection.
-        "/p4.v1.P4Runtime/GetForwardingPipelineConfig" => Rule {
-            name: "GetForwardingPipelineConfig",
-            places: limits.reads_of_one() as u32,
-            whole: true,
-            ..rule
-        },
-        "/p4.v1.P4Runtime/Write" => Rule {
-            name: "Write",
-            limit: "write",
-            bytes: limits.write_bytes,
-            message: Some("p4.v1.WriteRequest"),
-            ..rule
-        },
+        "/p4.v1.P4Runtime/GetForwardingPipelineConfig" => {
+            Rule { name: "GetForwardingPipelineConfig", places: READS_OF_ONE, whole: true, ..rule }
+        }
+        "/p4.v1.P4Runtime/Write" => {
+            Rule { name: "Write", bytes: limits.write_bytes(), message: Some("p4.v1.WriteRequest"), ..rule }
+        }
         "/p4.v1.P4Runtime/Read" => {
             Rule { name: "Read", message: Some("p4.v1.ReadRequest"), places: 1, ..rule }
         }
@@ -149,28 +173,37 @@ where
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let budget = self.budget.clone();
-        let Ok(place) = Arc::clone(&budget.calls).try_acquire_owned() else {
-            let most = budget.limits.calls;
-            let words = format!("{most} calls are open, and no more are taken (--limit calls-of-all)");
+        let limits = &budget.limits;
+        let peer = Peer::of(request.extensions()).unwrap_or_else(|| Peer::new(limits));
+        if !peer.has_lane() && limits.identities.is_controller(request.extensions()) {
+            peer.name();
+        }
+        peer.touch();
+        let open = CALLS - peer.calls.available_permits();
+        let place = Arc::clone(&peer.calls).try_acquire_owned().ok();
+        let Some(place) = place.filter(|_| peer.has_lane() || open < CALLS_OF_OTHERS) else {
+            let words = format!(
+                "{open} calls of this connection are open, and only a primary or a named controller may have more than \
+                 {CALLS_OF_OTHERS}"
+            );
             return Box::pin(std::future::ready(Ok(Status::resource_exhausted(words).into_http())));
         };
-        let rule = rule(request.uri().path(), &budget.limits);
-        let patience = budget.limits.reader;
+        let rule = rule(request.uri().path(), limits);
+        let patience = limits.reader();
         // What the call has until it is carried out, and until its answer has been taken in.
         let (held, kept) = (Held::default(), Held::default());
         kept.add([place]);
-        let peer = Peer::of(request.extensions());
         let request = request.map(|body| {
-            Body::new(Admitted::new(body, rule, budget, peer.clone(), held.clone(), kept.clone()))
+            Body::new(Admitted::new(body, rule, budget, Arc::clone(&peer), held.clone(), kept.clone()))
         });
         let answering = self.inner.call(request);
         Box::pin(async move {
             let answer = answering.await;
             // A unary call has been carried out; a stream's body has its own share.
             held.clear();
-            let untaken = peer.filter(|_| rule.whole).map(|peer| untaken(peer, rule, patience));
+            let untaken = rule.whole.then(|| untaken(Arc::clone(&peer), rule, patience));
             answer.map(|response| {
-                response.map(|body| Body::new(Counted { body, _kept: kept, _untaken: untaken }))
+                response.map(|body| Body::new(Counted { body, peer, _kept: kept, _untaken: untaken }))
             })
         })
     }
@@ -192,11 +225,20 @@ fn untaken(peer: Arc<Peer>, rule: Rule, patience: Duration) -> oneshot::Sender<(
     untaken
 }
 
-/// An answer that counts as a call until its end.
+/// An answer that counts as a call until its end. It goes on when its connection's client has taken
+/// in most of what is before it: HTTP/2 would keep hundreds of KiB for each call.
 struct Counted {
     body: Body,
+    peer: Arc<Peer>,
     _kept: Held,
     _untaken: Option<oneshot::Sender<()>>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Of an answer that was reset nothing more is sent.
+        self.peer.sent();
+    }
 }
 
 impl HttpBody for Counted {
@@ -207,7 +249,12 @@ impl HttpBody for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        ready!(self.peer.poll_unsent(cx));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.peer.send(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -233,15 +280,14 @@ impl Held {
     }
 }
 
-/// Room, and a place where calls wait for one.
-type Room = Pin<Box<dyn Future<Output = (Vec<OwnedSemaphorePermit>, Vec<OwnedSemaphorePermit>)> + Send>>;
+type Places = Pin<Box<dyn Future<Output = Vec<OwnedSemaphorePermit>> + Send>>;
 
 /// A request's body, message by message.
 struct Admitted {
     body: Body,
     rule: Rule,
     budget: Budget,
-    peer: Option<Arc<Peer>>,
+    peer: Arc<Peer>,
     held: Held,
     kept: Held,
     /// What came and has not been passed on: a message's prefix and part of it.
@@ -250,15 +296,17 @@ struct Admitted {
     next: Bytes,
     /// The message's bytes with its prefix, where the prefix has come.
     wanted: Option<usize>,
-    /// Room that is waited for.
-    room: Option<Room>,
+    /// Bytes that there is room for.
+    roomy: usize,
+    /// Places that are waited for.
+    places: Option<Places>,
     /// Until when the message has to be there.
     due: Option<Pin<Box<Sleep>>>,
     ended: bool,
 }
 
 impl Admitted {
-    fn new(body: Body, rule: Rule, budget: Budget, peer: Option<Arc<Peer>>, held: Held, kept: Held) -> Self {
+    fn new(body: Body, rule: Rule, budget: Budget, peer: Arc<Peer>, held: Held, kept: Held) -> Self {
         let mut admitted = Self {
             body,
             rule,
@@ -269,7 +317,8 @@ impl Admitted {
             came: Vec::new(),
             next: Bytes::new(),
             wanted: None,
-            room: None,
+            roomy: FREE,
+            places: None,
             due: None,
             ended: false,
         };
@@ -282,7 +331,7 @@ impl Admitted {
 
     /// A message of so many bytes has to come from here on.
     fn begin(&mut self, bytes: usize) {
-        let time = self.budget.limits.body + Duration::from_secs(bytes as u64 / BYTES_PER_SECOND);
+        let time = self.budget.limits.patience + Duration::from_secs(bytes as u64 / BYTES_PER_SECOND);
         let due = Instant::now() + time;
         match &mut self.due {
             Some(timer) => timer.as_mut().reset(due),
@@ -291,33 +340,37 @@ impl Admitted {
     }
 
     fn too_long(&self, length: usize) -> Status {
-        let Rule { name, limit, bytes, .. } = self.rule;
+        let Rule { name, bytes, .. } = self.rule;
         Status::resource_exhausted(format!(
-            "{name} of {length} bytes; at most {bytes} are taken (--limit {limit})"
+            "{name} of {length} bytes; at most {bytes} are taken (--limit memory)"
         ))
     }
 
-    /// Asks for a place, and both budgets for room.
-    fn ask(&self, bytes: usize) -> Room {
-        let limits = &self.budget.limits;
-        let most = limits.memory_bytes.min(limits.connection_bytes).div_ceil(UNIT);
-        let units = bytes.div_ceil(UNIT).min(most) as u32;
-        let (server, queue) = (Arc::clone(&self.budget.memory), Arc::clone(&self.budget.reads));
-        let (peer, places) = (self.peer.clone(), self.rule.places);
+    /// Takes room for so many bytes of memory. Nobody waits for it: what HTTP/2 holds meanwhile would
+    /// keep the connection's other calls from going on.
+    fn take_room(&self, bytes: usize) -> Result<(), Status> {
+        let units = bytes.div_ceil(UNIT) as u32;
+        let own = (!self.peer.has_lane()).then_some(&self.peer.memory);
+        for memory in own.into_iter().chain([&self.budget.pool(&self.peer).memory]) {
+            let room = Arc::clone(memory).try_acquire_many_owned(units).map_err(|_| {
+                let name = self.rule.name;
+                Status::resource_exhausted(format!(
+                    "{name}: {bytes} bytes of memory are more than other requests leave (--limit memory); try again"
+                ))
+            })?;
+            self.held.add([room]);
+        }
+        Ok(())
+    }
+
+    /// Waits for places among the requests that are answered at a time.
+    fn ask_for_places(&self) -> Places {
+        let (places, own) = (self.rule.places, Arc::clone(&self.peer.reads));
+        let all = Arc::clone(&self.budget.pool(&self.peer).reads);
         // No semaphore is ever closed.
         Box::pin(async move {
-            let (mut room, mut place) = (Vec::new(), Vec::new());
-            if let Some(peer) = &peer {
-                if places > 0 {
-                    place.extend(Arc::clone(&peer.reads).acquire_many_owned(places).await);
-                }
-                room.extend(Arc::clone(&peer.memory).acquire_many_owned(units).await);
-            }
-            if places > 0 {
-                place.extend(queue.acquire_many_owned(places).await);
-            }
-            room.extend(server.acquire_many_owned(units).await);
-            (room, place)
+            let own = own.acquire_many_owned(places).await;
+            own.into_iter().chain(all.acquire_many_owned(places).await).collect()
         })
     }
 
@@ -328,22 +381,25 @@ impl Admitted {
         if self.came.first() != Some(&0) {
             return Err(Status::unimplemented("compressed messages"));
         }
-        let most = self.budget.limits.decoded_bytes;
+        let most = self.budget.limits.decoded_bytes() as u64;
         let encoded = self.came.get(PREFIX..).unwrap_or_default();
         let bytes = decoded::bytes(message, encoded, most).map_err(|error| match error {
             DecodedError::Beyond { most } => Status::resource_exhausted(format!(
-                "{name}: decoded, it would take more than {most} bytes of memory (--limit decoded); send it in parts"
+                "{name}: decoded, it would take more than {most} bytes of memory (--limit memory); send it in parts"
             )),
             error => Status::new(Code::InvalidArgument, format!("{name}: {error}")),
         })?;
-        let units = (bytes as usize).div_ceil(UNIT) as u32;
-        let room = Arc::clone(&self.budget.memory).try_acquire_many_owned(units).map_err(|_| {
-            Status::resource_exhausted(format!(
-                "{name}: {bytes} bytes of memory are more than other requests leave (--limit memory); try again"
-            ))
-        })?;
-        self.held.add([room]);
-        Ok(())
+        self.take_room((bytes as usize).saturating_sub(FREE))
+    }
+
+    /// Nothing can be done before more comes: until the message's time is up.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(due) = &mut self.due else { return Poll::Pending };
+        ready!(due.as_mut().poll(cx));
+        let (name, came) = (self.rule.name, self.came.len());
+        Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
+            "{name}: {came} bytes came, and the rest did not in time (--limit patience)"
+        )))))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
@@ -355,23 +411,20 @@ impl Admitted {
             if self.ended {
                 return Poll::Ready(None);
             }
-            if let Some(room) = &mut self.room {
-                match room.as_mut().poll(cx) {
-                    Poll::Ready((room, place)) => {
-                        self.held.add(room);
-                        self.kept.add(place);
-                        self.room = None;
-                        // Who waited for its turn has all its time.
-                        let wanted = self.wanted.unwrap_or_default();
-                        self.begin(wanted);
-                        self.came.reserve_exact(wanted.saturating_sub(self.came.len()));
-                    }
-                    Poll::Pending => return Poll::Pending,
-                }
+            if let Some(places) = &mut self.places {
+                let places = ready!(places.as_mut().poll(cx));
+                self.kept.add(places);
+                (self.places, self.rule.places) = (None, 0);
             }
             if self.wanted == Some(self.came.len()) {
+                if self.rule.places > 0 {
+                    self.places = Some(self.ask_for_places());
+                    continue;
+                }
                 self.check()?;
+                self.peer.earn(CALL_BYTES);
                 self.wanted = None;
+                self.roomy = FREE;
                 if self.rule.stream {
                     self.due = None;
                 } else {
@@ -387,16 +440,7 @@ impl Admitted {
                         Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                     },
                     Poll::Ready(other) => return Poll::Ready(other),
-                    Poll::Pending => {
-                        if let Some(due) = &mut self.due {
-                            ready!(due.as_mut().poll(cx));
-                            let (name, came) = (self.rule.name, self.came.len());
-                            return Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
-                                "{name}: {came} bytes came, and the rest did not in time (--limit body)"
-                            )))));
-                        }
-                        return Poll::Pending;
-                    }
+                    Poll::Pending => return self.wait(cx),
                 }
             }
             self.take()?;
@@ -408,8 +452,22 @@ impl Admitted {
         if self.came.is_empty() && !self.next.is_empty() {
             self.begin(0);
         }
-        let missing = self.wanted.unwrap_or(PREFIX) - self.came.len();
-        let part = self.next.split_to(missing.min(self.next.len()));
+        let wanted = self.wanted.unwrap_or(PREFIX);
+        let missing = wanted - self.came.len();
+        let room = self.roomy - self.came.len();
+        if room == 0 {
+            // Here, and once more where the service puts the message together.
+            let step = missing.min(STEP);
+            self.take_room(2 * step)?;
+            self.roomy += step;
+            return Ok(());
+        }
+        let part = self.next.split_to(missing.min(room).min(self.next.len()));
+        self.peer.earn(part.len());
+        if 4 * self.came.len() >= wanted {
+            // A quarter of it is there: the rest may be believed in.
+            self.came.reserve_exact(missing);
+        }
         self.came.extend_from_slice(&part);
         if let (None, [_, length @ ..]) = (self.wanted, &self.came[..])
             && let Ok(length) = <[u8; 4]>::try_from(length)
@@ -419,8 +477,7 @@ impl Admitted {
                 return Err(self.too_long(length));
             }
             self.wanted = Some(PREFIX + length);
-            // Here, and once more where the service puts it together.
-            self.room = Some(self.ask(2 * length));
+            self.begin(length);
         }
         Ok(())
     }
@@ -440,17 +497,8 @@ impl HttpBody for Admitted {
             self.ended = true;
             (self.came, self.next) = (Vec::new(), Bytes::new());
             self.held.clear();
-            self.room = None;
+            self.places = None;
         }
         polled
-    }
-}
-
-impl Peer {
-    /// Whose request it is, where its connection was accepted here.
-    pub(super) fn of(extensions: &http::Extensions) -> Option<Arc<Self>> {
-        let plain = extensions.get::<Arc<Self>>();
-        let inside = || extensions.get::<TlsConnectInfo<Arc<Self>>>().map(TlsConnectInfo::get_ref);
-        plain.or_else(inside).cloned()
     }
 }

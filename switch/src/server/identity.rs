@@ -15,6 +15,7 @@ use tonic::transport::server::TlsConnectInfo;
 use tonic::{Request, Status};
 
 use super::peer::Peer;
+use tonic::codegen::http::Extensions;
 
 /// Names and what they may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,11 +57,11 @@ impl Identities {
 
     /// Whether a request may read.
     pub(crate) fn reads<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        if self.is_empty() || self.highest(request).is_some() {
+        if self.is_empty() || self.highest(request.extensions()).is_some() {
             return Ok(());
         }
         let names = self.viewers.iter().map(String::as_str);
-        if has_name(request, names).is_some() {
+        if has_name(request.extensions(), names).is_some() {
             Ok(())
         } else {
             Err(refused("neither a controller nor a viewer"))
@@ -72,11 +73,16 @@ impl Identities {
         if self.is_empty() {
             return Ok(u128::MAX);
         }
-        self.highest(request).ok_or_else(|| refused("no controller: it may not write or bid"))
+        self.highest(request.extensions()).ok_or_else(|| refused("no controller: it may not write or bid"))
     }
 
-    fn highest<T>(&self, request: &Request<T>) -> Option<u128> {
-        let name = has_name(request, self.controllers.keys().map(String::as_str))?;
+    /// Whether a request comes from a controller that is named.
+    pub(super) fn is_controller(&self, extensions: &Extensions) -> bool {
+        !self.controllers.is_empty() && self.highest(extensions).is_some()
+    }
+
+    fn highest(&self, extensions: &Extensions) -> Option<u128> {
+        let name = has_name(extensions, self.controllers.keys().map(String::as_str))?;
         self.controllers.get(name).copied()
     }
 }
@@ -93,8 +99,8 @@ fn checked(name: &str) -> Result<String, String> {
 }
 
 /// The first of these names that the client's certificate is for.
-fn has_name<'n, T>(request: &Request<T>, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let connection = request.extensions().get::<TlsConnectInfo<Arc<Peer>>>()?;
+fn has_name<'n>(extensions: &Extensions, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let connection = extensions.get::<TlsConnectInfo<Arc<Peer>>>()?;
     let certificates = connection.peer_certs()?;
     let certificate: &CertificateDer<'_> = certificates.first()?;
     let parsed = ParsedCertificate::try_from(certificate).ok()?;

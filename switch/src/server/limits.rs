@@ -7,111 +7,109 @@ use crate::engine::ProgramLimits;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Limits of a server, all in one place. Defaults are in [`Limits::default`].
+/// Bytes of requests other than Writes and pipelines, and of a message on a stream.
+pub(super) const REQUEST_BYTES: usize = 64 << 10;
+/// Bytes of messages that wait for a stream's client; what has no room is dropped.
+pub(super) const STREAM_BYTES: usize = 256 << 10;
+/// Filters of a Read. Reads with more are refused: RESOURCE_EXHAUSTED.
+pub(super) const READ_FILTERS: usize = 1_024;
+/// Updates of a Write that are carried out without a packet in between, unless the Write is atomic.
+pub(super) const WRITE_UPDATES: usize = 64;
+/// Bytes of a packet-out with its header, which is more than any interface sends. Longer ones are
+/// answered with a stream error.
+pub(super) const PACKET_OUT_BYTES: usize = 16 << 10;
+/// Bytes of a role's config.
+pub(super) const ROLE_BYTES: usize = 16 << 10;
+
+/// Bytes with which a request of any length gets on, if slowly.
+const LEAST_MEMORY: usize = 128 << 10;
+
+/// Limits of a server, all in one place. Defaults are in [`Limits::default`]; what is not here
+/// follows from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at a time. More are closed at once.
+    /// Connections at a time. When more come, those without calls are closed, the longest idle
+    /// first.
     pub connections: usize,
-    /// RPCs and streams that a connection may have open. HTTP/2 holds the others back.
-    pub calls_per_connection: u32,
-    /// RPCs and streams of all connections. Those beyond are refused: RESOURCE_EXHAUSTED.
-    pub calls: usize,
-    /// `StreamChannel`s of all connections. Those beyond are refused: RESOURCE_EXHAUSTED.
-    pub streams: usize,
-    /// Time that a connection has to say that it speaks HTTP/2, or to shake hands over TLS.
-    pub greeting: Duration,
-    /// Time that a message has to arrive once it has begun, and a second more for each MiB of it;
-    /// afterwards DEADLINE_EXCEEDED.
-    pub body: Duration,
-    /// Time that a client has to take in a piece of what it reads, or all of another long answer;
-    /// afterwards its connection is closed.
-    pub reader: Duration,
-    /// Bytes of a SetForwardingPipelineConfig.
-    pub pipeline_bytes: usize,
-    /// Bytes of a Write.
-    pub write_bytes: usize,
-    /// Bytes of any other request, and of a message on a stream.
-    pub request_bytes: usize,
-    /// Bytes of memory that one decoded request may take. Larger ones are refused before they are
-    /// decoded.
-    pub decoded_bytes: u64,
-    /// Bytes of memory of all requests that are being received, decoded and carried out. Others
-    /// wait for their turn.
+    /// Time that a connection has to say that it speaks HTTP/2, or to shake hands over TLS; and
+    /// that a message has to arrive once it has begun, with a second more for each MiB. A client
+    /// has three times as long to take in a piece of what it reads, or all of another long answer.
+    pub patience: Duration,
+    /// Bytes of memory of all requests of primaries and named controllers that are being received,
+    /// decoded and carried out. All others have half as much together, and each connection of
+    /// theirs half of that.
     pub memory_bytes: usize,
-    /// Of which one connection's.
-    pub connection_bytes: usize,
-    /// Reads, and other requests with long answers, that are answered at a time. Others wait for
-    /// their turn.
-    pub reads: usize,
-    /// Filters of a Read. Reads with more are refused: RESOURCE_EXHAUSTED.
-    pub read_filters: usize,
-    /// Cells of counters, registers and meters that are read without a packet in between. What is
-    /// read of larger arrays is not of one moment.
-    pub read_cells: u64,
-    /// Updates of a Write that are carried out without a packet in between, unless the Write is
-    /// atomic.
-    pub write_updates: usize,
-    /// Bytes of a packet-out with its header, which is more than any interface sends. Longer ones
-    /// are answered with a stream error.
-    pub packet_out_bytes: usize,
-    /// Bytes of messages that wait for a stream's client; what has no room is dropped.
-    pub stream_bytes: usize,
-    /// Bytes of a role's config.
-    pub role_bytes: usize,
     /// Most entries, members, groups and replicas that controllers may write.
     pub entries: usize,
     /// Highest election id that anybody may bid.
     pub election_id: u128,
-    /// What programs may take.
-    pub program: ProgramLimits,
+    /// Bytes of memory that a program's JSON takes while it is read. Its state, its code and what
+    /// one message about it may take follow from it.
+    pub program_bytes: usize,
     /// The roles that may bid; `None`: any, up to 64 of them.
     pub roles: Option<BTreeSet<String>>,
     /// Who may do what, by certificate.
     pub identities: Identities,
+    /// Cells of counters, registers, meters and tables that are read without a packet in between,
+    /// or fewer where entries are large. What is read of larger arrays is not of one moment.
+    pub read_cells: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 128,
-            calls_per_connection: 64,
-            calls: 1_024,
-            streams: 256,
-            greeting: Duration::from_secs(10),
-            body: Duration::from_secs(10),
-            reader: Duration::from_secs(30),
-            pipeline_bytes: 8 << 20,
-            write_bytes: 4 << 20,
-            request_bytes: 64 << 10,
-            decoded_bytes: 32 << 20,
+            patience: Duration::from_secs(10),
             memory_bytes: 40 << 20,
-            connection_bytes: 40 << 20,
-            reads: 16,
-            read_filters: 1_024,
-            read_cells: 512,
-            write_updates: 64,
-            packet_out_bytes: 16 << 10,
-            stream_bytes: 256 << 10,
-            role_bytes: 16 << 10,
             entries: 1 << 18,
             election_id: u128::MAX,
-            program: ProgramLimits::default(),
+            program_bytes: ProgramLimits::default().json_bytes,
             roles: None,
             identities: Identities::default(),
+            read_cells: 512,
         }
     }
 }
 
-const NAMES: &str = "connections, calls, calls-of-all, streams, greeting, body, reader, pipeline, write, request, decoded, memory, \
-                     memory-of-one, reads, read-filters, read-cells, write-updates, packet-out, stream, role-config, entries, \
-                     election-id, program, program-state, program-headers, program-code, roles, controllers, viewers";
+const NAMES: &str =
+    "connections, patience, memory, entries, election-id, program, roles, controllers, viewers";
 
 impl Limits {
-    /// Of those that are answered at a time, one connection's: a quarter, so that none has them
-    /// all.
-    pub(super) fn reads_of_one(&self) -> usize {
-        (self.reads / 4).max(1)
+    /// Time for a client to take in an answer.
+    pub(super) fn reader(&self) -> Duration {
+        3 * self.patience
+    }
+
+    /// Bytes of a SetForwardingPipelineConfig.
+    pub(super) fn pipeline_bytes(&self) -> usize {
+        self.memory_bytes / 5
+    }
+
+    /// Bytes of a Write.
+    pub(super) fn write_bytes(&self) -> usize {
+        self.memory_bytes / 10
+    }
+
+    /// Bytes of memory that one decoded request may take. Larger ones are refused before they are
+    /// decoded.
+    pub(super) fn decoded_bytes(&self) -> usize {
+        self.memory_bytes / 5 * 4
+    }
+
+    /// Bytes of memory of all requests of those that are neither primary nor named controllers.
+    pub(super) fn memory_of_others(&self) -> usize {
+        (self.memory_bytes / 2).max(LEAST_MEMORY)
+    }
+
+    /// Of which one connection's.
+    pub(super) fn memory_of_one(&self) -> usize {
+        (self.memory_bytes / 4).max(LEAST_MEMORY)
+    }
+
+    /// Whether the primary of a role has a lane: of roles that anybody may invent it has none.
+    pub(super) fn has_lane(&self, role: &str) -> bool {
+        self.roles.as_ref().map_or(role.is_empty(), |roles| roles.contains(role))
     }
 
     /// Sets a limit from `NAME=VALUE`, as the command line has it. Times are in seconds, sizes in
@@ -130,7 +128,6 @@ impl Limits {
             _ => Err(format!("{name}={value}: not a number from 1 to {}", u32::MAX)),
         };
         let count = || number().map(|number| number as usize);
-        let seconds = || number().map(|number| Duration::from_secs(number.into()));
         let bytes = || {
             let size = value.parse::<u64>().or_else(|_| quantity::size(value));
             let size = size.ok().and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
@@ -139,34 +136,14 @@ impl Limits {
         };
         match name {
             "connections" => self.connections = count()?,
-            "calls" => self.calls_per_connection = number()?,
-            "calls-of-all" => self.calls = count()?,
-            "streams" => self.streams = count()?,
-            "greeting" => self.greeting = seconds()?,
-            "body" => self.body = seconds()?,
-            "reader" => self.reader = seconds()?,
-            "pipeline" => self.pipeline_bytes = bytes()?,
-            "write" => self.write_bytes = bytes()?,
-            "request" => self.request_bytes = bytes()?,
-            "decoded" => self.decoded_bytes = bytes()? as u64,
+            "patience" => self.patience = Duration::from_secs(number()?.into()),
             "memory" => self.memory_bytes = bytes()?,
-            "memory-of-one" => self.connection_bytes = bytes()?,
-            "reads" => self.reads = count()?,
-            "read-filters" => self.read_filters = count()?,
-            "read-cells" => self.read_cells = number()?.into(),
-            "write-updates" => self.write_updates = count()?,
-            "packet-out" => self.packet_out_bytes = bytes()?,
-            "stream" => self.stream_bytes = bytes()?,
-            "role-config" => self.role_bytes = bytes()?,
             "entries" => self.entries = count()?,
             "election-id" => {
                 let id = value.parse();
                 self.election_id = id.map_err(|_| format!("{name}={value}: not an election id"))?;
             }
-            "program" => self.program.json_bytes = bytes()?,
-            "program-headers" => self.program.header_limbs = count()?,
-            "program-code" => self.program.instructions = count()?,
-            "program-state" => self.program.state_bytes = bytes()?,
+            "program" => self.program_bytes = bytes()?,
             "roles" => self.roles = Some(value.split('/').map(str::to_owned).collect()),
             "controllers" => self.identities.set_controllers(value)?,
             "viewers" => self.identities.set_viewers(value)?,
@@ -183,21 +160,19 @@ mod tests {
     #[test]
     fn limits_are_set_by_name_and_what_is_wrong_is_named() {
         let mut limits = Limits::default();
-        for setting in ["connections=2", "greeting=1", "packet-out=1500", "roles=/backup", "write=2MiB"] {
+        for setting in ["connections=2", "patience=1", "roles=/backup", "memory=2MiB"] {
             limits.set(setting).unwrap();
         }
         let roles = Some(BTreeSet::from([String::new(), "backup".to_owned()]));
-        let (connections, greeting, packet_out_bytes) = (2, Duration::from_secs(1), 1500);
-        let write_bytes = 2 << 20;
-        let expected =
-            Limits { connections, greeting, write_bytes, packet_out_bytes, roles, ..Limits::default() };
+        let (connections, patience, memory_bytes) = (2, Duration::from_secs(1), 2 << 20);
+        let expected = Limits { connections, patience, memory_bytes, roles, ..Limits::default() };
         assert_eq!(limits, expected);
         for (setting, words) in [
-            ("streams", "NAME=VALUE"),
-            ("streams=0", "streams=0"),
-            ("streams=many", "many"),
-            ("write=many", "16MiB"),
-            ("stream-s=1", "streams"),
+            ("entries", "NAME=VALUE"),
+            ("entries=0", "entries=0"),
+            ("entries=many", "many"),
+            ("memory=many", "16MiB"),
+            ("entry=1", "entries"),
             ("viewers=a b", "a b"),
             ("controllers=run.example:many", "many"),
             ("election-id=x", "election-id=x"),

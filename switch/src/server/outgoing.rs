@@ -2,6 +2,7 @@
 //! What waits for a stream's client: so many messages and so many bytes, and what has no room is
 //! dropped.
 
+use super::peer::Peer;
 use prost::Message as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ type Queued = (Result<v1::StreamMessageResponse, Status>, Option<OwnedSemaphoreP
 /// The end at which messages go in.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
+    /// Whose stream it is.
+    pub(super) peer: Arc<Peer>,
     queue: mpsc::Sender<Queued>,
     room: Arc<Semaphore>,
 }
@@ -33,10 +36,10 @@ pub(super) struct Outgoing {
 pub(super) struct Heard(mpsc::Receiver<Queued>);
 
 /// A queue of so many messages and bytes.
-pub(super) fn channel(messages: usize, bytes: usize) -> (Outgoing, Heard) {
+pub(super) fn channel(peer: Arc<Peer>, messages: usize, bytes: usize) -> (Outgoing, Heard) {
     let (queue, heard) = mpsc::channel(messages);
     let room = Arc::new(Semaphore::new(bytes + RESERVED_BYTES));
-    (Outgoing { queue, room }, Heard(heard))
+    (Outgoing { peer, queue, room }, Heard(heard))
 }
 
 impl Outgoing {

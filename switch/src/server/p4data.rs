@@ -2,14 +2,12 @@
 //! Values of any P4 type, from the flat list of fields that the engine has (P4Runtime,
 //! "Representation of Arbitrary P4 Types").
 
+use super::costs::DEEPEST;
 use trimwire_p4runtime::config::p4_bitstring_like_type_spec::TypeSpec as Bits;
 use trimwire_p4runtime::config::p4_data_type_spec::TypeSpec;
 use trimwire_p4runtime::config::p4_new_type_spec::Representation;
 use trimwire_p4runtime::config::{P4BitstringLikeTypeSpec, P4DataTypeSpec, P4TypeInfo};
 use trimwire_p4runtime::v1::{P4Data, P4Header, P4StructLike, p4_data::Data};
-
-/// Deepest nesting of types: types that contain themselves must not exhaust the stack.
-const DEEPEST: u32 = 32;
 
 /// A value of type `spec` from its fields in order of declaration; `None` when there are too few or
 /// too many, or when the type has no flat form.

@@ -3,6 +3,7 @@
 //! metadata (P4Runtime, "Packet I/O").
 
 use super::refusal::{Refusal, Result};
+use std::collections::BTreeMap;
 use trimwire_p4runtime::config::controller_packet_metadata::Metadata;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::{bytes, v1};
@@ -17,13 +18,9 @@ pub(super) fn packet_in(index: &Index, frame: &[u8]) -> v1::PacketIn {
     let mut metadata = Vec::with_capacity(header.metadata.len());
     for field in &header.metadata {
         let width = width(field);
-        let mut value = vec![0; width.div_ceil(8)];
-        for bit in (0..width).filter(|bit| bit_of(frame, start + bit)) {
-            set_bit(&mut value, width.next_multiple_of(8) - width + bit);
-        }
+        let value = bits(frame, start, width);
         start += width;
-        let value = bytes::shortest(&value).to_vec();
-        metadata.push(v1::PacketMetadata { metadata_id: field.id, value });
+        metadata.push(v1::PacketMetadata { metadata_id: field.id, value: bytes::shortest(&value).to_vec() });
     }
     v1::PacketIn { payload: frame.get(start.div_ceil(8)..).unwrap_or_default().to_vec(), metadata }
 }
@@ -31,16 +28,16 @@ pub(super) fn packet_in(index: &Index, frame: &[u8]) -> v1::PacketIn {
 /// Puts the `packet_out` header in front of a packet. Padding may be left out; it is 0 then.
 pub(super) fn packet_out(index: &Index, packet: &v1::PacketOut) -> Result<Vec<u8>> {
     let fields = index.controller_header("packet_out").map_or(&[][..], |header| &header.metadata);
-    for (at, given) in packet.metadata.iter().enumerate() {
-        let id = given.metadata_id;
-        if !fields.iter().any(|field| field.id == id) {
+    let mut given: BTreeMap<u32, Option<&[u8]>> = fields.iter().map(|field| (field.id, None)).collect();
+    for v1::PacketMetadata { metadata_id: id, value } in &packet.metadata {
+        let Some(place) = given.get_mut(id) else {
             let known: Vec<_> = fields.iter().map(|field| format!("{} ({})", field.name, field.id)).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Refusal::invalid(format!(
                 "packet_out has no metadata of id {id}; there are: {known}"
             )));
-        }
-        if packet.metadata.iter().take(at).any(|before| before.metadata_id == id) {
+        };
+        if place.replace(value).is_some() {
             return Err(Refusal::invalid(format!("packet_out metadata of id {id} is given twice")));
         }
     }
@@ -49,16 +46,13 @@ pub(super) fn packet_out(index: &Index, packet: &v1::PacketOut) -> Result<Vec<u8
     let mut start = 0;
     for field in fields {
         let width = width(field);
-        let value = match packet.metadata.iter().find(|given| given.metadata_id == field.id) {
-            Some(given) => bytes::check(&given.value, width as u32)
+        let value = match given.get(&field.id).copied().flatten() {
+            Some(value) => bytes::check(value, width as u32)
                 .map_err(|error| Refusal::invalid(format!("packet_out metadata {}: {error}", field.name)))?,
             None if is_padding(field) => &[],
             None => return Err(Refusal::invalid(format!("packet_out metadata {} is missing", field.name))),
         };
-        let value = bytes::padded(value, width as u32);
-        for bit in (0..width).filter(|bit| bit_of(&value, width.next_multiple_of(8) - width + bit)) {
-            set_bit(&mut frame, start + bit);
-        }
+        put(&mut frame, start, width, &bytes::padded(value, width as u32));
         start += width;
     }
     frame.extend_from_slice(&packet.payload);
@@ -75,15 +69,38 @@ fn width(field: &Metadata) -> usize {
     usize::try_from(field.bitwidth).unwrap_or_default()
 }
 
-/// Bit `at` of big-endian `bytes`, from the most significant one; beyond the end all are 0.
-fn bit_of(bytes: &[u8], at: usize) -> bool {
-    bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1)
+/// `width` bits of big-endian `bytes` from bit `start` on, as a number; beyond the end all are 0.
+fn bits(bytes: &[u8], start: usize, width: usize) -> Vec<u8> {
+    let (before, shift, spare) = place(start, width);
+    let byte = |at: usize| at.checked_sub(1).and_then(|at| bytes.get(at)).copied().unwrap_or_default();
+    let pair = |at| u16::from_be_bytes([byte(at), byte(at + 1)]);
+    let mut value: Vec<u8> =
+        (0..width.div_ceil(8)).map(|at| (pair(before + at) << shift >> 8) as u8).collect();
+    if let Some(first) = value.first_mut() {
+        *first &= 0xff >> spare;
+    }
+    value
 }
 
-fn set_bit(bytes: &mut [u8], at: usize) {
-    if let Some(byte) = bytes.get_mut(at / 8) {
-        *byte |= 0x80 >> (at % 8);
+/// The way back: a number of `width` bits into `bytes`, which are 0 there.
+fn put(bytes: &mut [u8], start: usize, width: usize, value: &[u8]) {
+    let (before, shift, _) = place(start, width);
+    for (at, byte) in value.iter().enumerate() {
+        let pair = (u16::from(*byte) << 8 >> shift).to_be_bytes();
+        for (at, part) in (before + at..).zip(pair) {
+            if let Some(byte) = at.checked_sub(1).and_then(|at| bytes.get_mut(at)) {
+                *byte |= part;
+            }
+        }
     }
+}
+
+/// Where a number's first whole byte begins: in the byte before which one of a packet (its first is
+/// 1), at which bit, and how many bits of it are not the number's.
+fn place(start: usize, width: usize) -> (usize, usize, usize) {
+    let spare = width.next_multiple_of(8) - width;
+    let first = start + 8 - spare;
+    (first / 8, first % 8, spare)
 }
 
 #[cfg(test)]

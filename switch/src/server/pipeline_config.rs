@@ -2,9 +2,12 @@
 //! Pipelines: what a P4Info and a compiled program have to agree on (P4Runtime, "P4
 //! Forwarding-Pipeline Configuration").
 
+use super::costs::Costs;
 use super::ledger::Ledger;
 use super::stages::Stages;
 use crate::engine::{Control, Pipeline, ProgramLimits};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use tonic::Status;
 use trimwire_p4runtime::config::match_field::MatchType;
 use trimwire_p4runtime::config::{MatchField, P4Info};
@@ -14,8 +17,9 @@ use trimwire_p4runtime::v1;
 /// A configuration, what it means, and what has been written for it.
 pub(super) struct Realm {
     pub(super) config: v1::ForwardingPipelineConfig,
-    pub(super) index: Index,
+    pub(super) index: Arc<Index>,
     pub(super) ledger: Ledger,
+    pub(super) costs: Arc<Costs>,
     pub(super) stages: Stages,
 }
 
@@ -25,8 +29,8 @@ const LONGEST_ERROR: usize = 2_000;
 /// Reads a configuration and compiles it, without touching the switch.
 pub(super) fn verify(
     config: v1::ForwardingPipelineConfig,
-    limits: &ProgramLimits,
-    most_entries: usize,
+    program_bytes: usize,
+    entries: usize,
 ) -> Result<(Realm, Pipeline), Status> {
     let bad = |what: &str, error: &dyn std::fmt::Display| {
         // Errors that list what there is may be as long as a program.
@@ -38,12 +42,15 @@ pub(super) fn verify(
     let index = Index::new(p4info).map_err(|error| bad("P4Info", &error))?;
     let wrapped = unwrapped(&config.p4_device_config);
     let program = wrapped.as_deref().unwrap_or(&config.p4_device_config);
+    let limits = ProgramLimits::within(program_bytes);
     let mut pipeline =
-        Pipeline::load_within(program, limits).map_err(|error| bad("device config", &error))?;
+        Pipeline::load_within(program, &limits).map_err(|error| bad("device config", &error))?;
     matches_program(&index, pipeline.control())?;
-    pipeline.control().limit_entries(most_entries);
+    let costs = Costs::of(&index, pipeline.control(), &limits).map_err(|words| bad("P4Info", &words))?;
+    pipeline.control().limit_entries(costs.entries(entries));
     let stages = Stages::of(program);
-    Ok((Realm { config, index, ledger: Ledger::default(), stages }, pipeline))
+    let (index, costs) = (Arc::new(index), Arc::new(costs));
+    Ok((Realm { config, index, ledger: Ledger::default(), costs, stages }, pipeline))
 }
 
 /// The program in a `p4.tmp.P4DeviceConfig`, which BMv2 takes as well as the JSON alone, and
@@ -72,9 +79,10 @@ pub(super) fn matches_program(index: &Index, control: &Control) -> Result<(), St
         table_matches(table, control)?;
     }
     let info = index.p4info();
-    check("counter", &info.counters, |name| control.counters().any(|(known, _)| known == name))?;
-    check("meter", &info.meters, |name| control.meters().any(|(known, _)| known == name))?;
-    check("register", &info.registers, |name| control.registers().any(|(known, ..)| known == name))?;
+    check_sizes("counter", &info.counters, &control.counters().collect(), |counter| counter.size)?;
+    check_sizes("meter", &info.meters, &control.meters().collect(), |meter| meter.size)?;
+    let registers = control.registers().map(|(name, size, _)| (name, size)).collect();
+    check_sizes("register", &info.registers, &registers, |register| i64::from(register.size))?;
     check("action profile", &info.action_profiles, |name| {
         control.profiles().any(|(known, ..)| known == name)
     })?;
@@ -92,6 +100,26 @@ fn check<T: Named>(kind: &str, objects: &[T], exists: impl Fn(&str) -> bool) -> 
         Some(missing) => Err(mismatch(format!("the program has no {kind} {}", missing.name()))),
         None => Ok(()),
     }
+}
+
+/// Arrays have to be as large as they are said to be, too.
+fn check_sizes<T: Named>(
+    kind: &str,
+    arrays: &[T],
+    known: &BTreeMap<&str, usize>,
+    size: impl Fn(&T) -> i64,
+) -> Result<(), Status> {
+    check(kind, arrays, |name| known.contains_key(name))?;
+    for array in arrays {
+        let (asked, found) = (size(array), known.get(array.name()).copied().unwrap_or_default());
+        if usize::try_from(asked) != Ok(found) {
+            let name = array.name();
+            return Err(mismatch(format!(
+                "{kind} {name} has {asked} cells in the P4Info, {found} in the program"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn table_matches(table: TableRef<'_>, control: &Control) -> Result<(), Status> {

@@ -3,6 +3,7 @@
 //! is made than the client takes.
 
 use super::entities::Piece;
+use super::limits::READ_FILTERS;
 use super::outcome;
 use super::pace::{self, Pace};
 use super::peer::Peer;
@@ -28,10 +29,12 @@ type Answers = mpsc::Sender<Result<v1::ReadResponse, Status>>;
 pub(super) struct Reading {
     access: Access,
     generation: u64,
+    /// That are read at a time.
+    cells: u64,
     batch: Vec<v1::Entity>,
     bytes: usize,
     pace: Pace,
-    peer: Option<Arc<Peer>>,
+    peer: Arc<Peer>,
     patience: Duration,
 }
 
@@ -45,12 +48,8 @@ enum End {
 
 impl Service {
     /// Whether a Read may begin.
-    pub(super) fn begin_read(
-        &self,
-        request: &v1::ReadRequest,
-        peer: Option<Arc<Peer>>,
-    ) -> Result<Reading, Status> {
-        let (filters, most) = (request.entities.len(), self.limits().read_filters);
+    pub(super) fn begin_read(&self, request: &v1::ReadRequest, peer: Arc<Peer>) -> Result<Reading, Status> {
+        let (filters, most) = (request.entities.len(), READ_FILTERS);
         if filters > most {
             return Err(Status::resource_exhausted(format!(
                 "a Read of {filters} filters; at most {most} are taken"
@@ -61,9 +60,10 @@ impl Service {
         let mut switch = self.switch();
         let now_ns = self.now_ns(&switch);
         state.target(&mut switch, now_ns)?;
-        let (generation, patience) = (state.generation, self.limits().reader);
+        let (generation, patience) = (state.generation, self.limits().reader());
+        let cells = state.costs().map_or(1, |costs| costs.cells(self.limits().read_cells));
         let (batch, pace) = (Vec::new(), Pace::default());
-        Ok(Reading { access, generation, batch, bytes: 0, pace, peer, patience })
+        Ok(Reading { access, generation, cells, batch, bytes: 0, pace, peer, patience })
     }
 }
 
@@ -102,7 +102,7 @@ impl Reading {
             Err(refusal) => return Ok(Err(refusal)),
         };
         for piece in pieces {
-            for part in piece.parts(service.limits().read_cells.max(1)) {
+            for part in piece.parts(self.cells) {
                 let (found, pause) = self.piece(service, &part)?;
                 let found = match found {
                     Ok(found) => found,
@@ -177,9 +177,7 @@ impl Reading {
         }
         // Whatever it has not taken stays in HTTP/2's buffers for as long as the connection lives.
         tracing::warn!("a client of a Read took nothing for {:?}: its connection is closed", self.patience);
-        if let Some(peer) = &self.peer {
-            peer.close();
-        }
+        self.peer.close();
         Err(End::Gone)
     }
 }

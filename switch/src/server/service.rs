@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC service: what each RPC checks, in the specification's order, and does.
 
+use super::limits::{STREAM_BYTES, WRITE_UPDATES};
 use super::outgoing::{self, Heard};
 use super::pace::{self, Pace};
-use super::peer::Peer;
 use super::pipeline_config::{self, Realm};
 use super::refusal::Refusal;
 use super::state::{Service, State};
@@ -58,7 +58,7 @@ impl Service {
                 let due_ns = switch.poll_timeout();
                 let mut target = state.target(&mut switch, now_ns)?;
                 let left = request.updates.get(outcomes.len()..).unwrap_or_default();
-                for update in left.iter().take(self.limits().write_updates.max(1)) {
+                for update in left.iter().take(WRITE_UPDATES) {
                     outcomes.push(batch::one(&mut target, &access, update));
                     if slice.is_over() {
                         break;
@@ -68,7 +68,7 @@ impl Service {
                 let pause = pace.end(&slice, &switch);
                 drop(switch);
                 if outcomes.len() == request.updates.len() {
-                    state.subscribe();
+                    state.subscribe_after(&request.updates);
                     break;
                 }
                 pause
@@ -84,9 +84,9 @@ impl Service {
     /// A configuration, compiled on a thread of its own, one at a time.
     async fn compiled(&self, config: v1::ForwardingPipelineConfig) -> Result<(Realm, Pipeline), Status> {
         let turn = self.load_turn().await;
-        let (limits, most_entries) = (self.limits().program, self.limits().entries);
+        let (program_bytes, entries) = (self.limits().program_bytes, self.limits().entries);
         let compiling = tokio::task::spawn_blocking(move || {
-            let compiled = pipeline_config::verify(config, &limits, most_entries);
+            let compiled = pipeline_config::verify(config, program_bytes, entries);
             drop(turn);
             compiled
         });
@@ -168,7 +168,7 @@ impl P4Runtime for Service {
         // driver for.
         let sooner = switch.poll_timeout() != due_ns;
         drop(switch);
-        state.subscribe();
+        state.subscribe_after(&request.updates);
         drop(state);
         if sooner {
             self.wake();
@@ -179,7 +179,7 @@ impl P4Runtime for Service {
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         self.limits().identities.reads(&request)?;
-        let peer = Peer::of(request.extensions());
+        let peer = self.peer_of(&request);
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let reading = self.begin_read(&request, peer)?;
@@ -282,18 +282,9 @@ impl P4Runtime for Service {
         request: Request<Streaming<v1::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
         let highest = self.limits().identities.writes(&request)?;
-        let Some(place) = self.place() else {
-            let most = self.limits().streams;
-            return Err(Status::resource_exhausted(format!(
-                "{most} streams are open, and no more are taken"
-            )));
-        };
-        let (outgoing, responses) = outgoing::channel(STREAM_DEPTH, self.limits().stream_bytes);
-        let serving = self.clone().serve_stream(request.into_inner(), outgoing, highest);
-        tokio::spawn(async move {
-            serving.await;
-            drop(place);
-        });
+        let peer = self.peer_of(&request);
+        let (outgoing, responses) = outgoing::channel(peer, STREAM_DEPTH, STREAM_BYTES);
+        tokio::spawn(self.clone().serve_stream(request.into_inner(), outgoing, highest));
         Ok(Response::new(responses))
     }
 

@@ -2,9 +2,11 @@
 //! What the control plane knows beside the switch, and who may touch it.
 
 use super::arbitration::Arbitration;
+use super::costs::Costs;
 use super::digests::Digests;
 use super::entities::{self, Target};
 use super::limits::Limits;
+use super::peer::Peer;
 use super::pipeline_config::Realm;
 use super::refusal::Refusal;
 use super::wake::Wake;
@@ -13,7 +15,8 @@ use crate::{SharedSwitch, Switch};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::Status;
+use tonic::{Request, Status};
+use trimwire_p4runtime::v1::{self, entity::Entity as Kind};
 
 /// The clock of a switch's driver, in ns.
 pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -46,10 +49,29 @@ impl State {
         Ok(Target { control: pipeline.control(), ledger: &mut realm.ledger, index: &realm.index, now_ns })
     }
 
+    /// What the pipeline that reads and writes are about costs.
+    pub(super) fn costs(&self) -> Option<&Costs> {
+        let realm = self.saved.as_ref().map(|(realm, _)| realm).or(self.running.as_ref())?;
+        Some(&realm.costs)
+    }
+
     /// Makes the digests that are on those that have been written for the running program.
     pub(super) fn subscribe(&mut self) {
         if let Some(realm) = &self.running {
-            entities::subscribe(&mut self.digests, &realm.index, &realm.ledger);
+            entities::subscribe(&mut self.digests, &realm.index, &realm.ledger, &realm.costs);
+        }
+    }
+
+    /// The same after these updates, which are mostly about something else.
+    pub(super) fn subscribe_after(&mut self, updates: &[v1::Update]) {
+        let about_digests = |update: &v1::Update| {
+            matches!(
+                update.entity.as_ref().and_then(|entity| entity.entity.as_ref()),
+                Some(Kind::DigestEntry(_))
+            )
+        };
+        if updates.iter().any(about_digests) {
+            self.subscribe();
         }
     }
 }
@@ -63,8 +85,6 @@ pub(super) struct Service {
     clock: Option<Clock>,
     device_id: u64,
     limits: Arc<Limits>,
-    /// Places for streams.
-    streams: Arc<Semaphore>,
     /// Programs are compiled one at a time.
     loads: Arc<Semaphore>,
 }
@@ -85,8 +105,7 @@ impl Service {
             generation: 0,
         };
         let loads = Arc::new(Semaphore::new(1));
-        let streams = Arc::new(Semaphore::new(limits.streams));
-        Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id, limits, streams, loads }
+        Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id, limits, loads }
     }
 
     // A poisoned lock means that another thread panicked; entries are changed one by one, so the
@@ -108,9 +127,9 @@ impl Service {
         &self.limits
     }
 
-    /// A place for another stream, where there is one.
-    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.streams).try_acquire_owned().ok()
+    /// Whose request it is.
+    pub(super) fn peer_of<T>(&self, request: &Request<T>) -> Arc<Peer> {
+        Peer::of(request.extensions()).unwrap_or_else(|| Peer::new(&self.limits))
     }
 
     /// The right to compile a program, when it is one's turn.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A controller's stream (P4Runtime, "P4Runtime Stream Messages").
 
+use super::limits::PACKET_OUT_BYTES;
 use super::outgoing::Outgoing;
 use super::packet_io;
 use super::refusal::Refusal;
 use super::state::Service;
+use std::sync::Arc;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Streaming};
 use trimwire_p4runtime::p4info::Named as _;
@@ -110,13 +112,15 @@ impl Service {
     }
 
     fn packet_out(&self, stream: u64, packet: &v1::PacketOut) -> Result<(), Refusal> {
-        let state = self.state();
-        if !state.arbitration.is_primary(stream) {
-            return Err(Refusal::new(Code::PermissionDenied, "only a primary may send packets"));
-        }
-        let realm = state.running.as_ref().ok_or_else(Refusal::no_pipeline)?;
-        let frame = packet_io::packet_out(&realm.index, packet)?;
-        let most = self.limits().packet_out_bytes;
+        let index = {
+            let state = self.state();
+            if !state.arbitration.is_primary(stream) {
+                return Err(Refusal::new(Code::PermissionDenied, "only a primary may send packets"));
+            }
+            Arc::clone(&state.running.as_ref().ok_or_else(Refusal::no_pipeline)?.index)
+        };
+        let frame = packet_io::packet_out(&index, packet)?;
+        let most = PACKET_OUT_BYTES;
         if frame.len() > most {
             let length = frame.len();
             return Err(Refusal::invalid(format!(
@@ -132,7 +136,6 @@ impl Service {
         }
         switch.packet_out(frame);
         drop(switch);
-        drop(state);
         self.wake();
         Ok(())
     }

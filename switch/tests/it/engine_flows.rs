@@ -5,13 +5,13 @@
 use crate::bmv2_support::{Case, apply};
 use crate::engine_programs::all;
 use crate::engine_support::{call, direct, entry, exact, lpm};
-use crate::fuzz_support::{Dice, damaged, forward, runs, to_hex};
-use trimwire_switch::engine::Pipeline;
+use crate::fuzz_support::{Dice, Left, damaged, forward, runs, to_hex};
 use trimwire_switch::engine::entity::{ActionSpec, Group, GroupMember, TableRow};
+use trimwire_switch::engine::{Digest, Pipeline};
 
 /// All that a program keeps.
 #[derive(Debug, PartialEq)]
-struct State {
+pub(crate) struct State {
     counters: Vec<String>,
     registers: Vec<String>,
     meters: Vec<String>,
@@ -19,7 +19,7 @@ struct State {
     defaults: Vec<String>,
 }
 
-fn state(pipeline: &mut Pipeline) -> State {
+pub(crate) fn state(pipeline: &mut Pipeline) -> State {
     use trimwire_switch::engine::entity::Owner;
     let control = pipeline.control();
     let cells = |name: &str, size: usize| {
@@ -51,7 +51,7 @@ fn state(pipeline: &mut Pipeline) -> State {
 
 /// The program with a flow cache for so many flows and without one, as machine code (where it is
 /// built in) and interpreted.
-fn ways(load: impl Fn() -> Pipeline, flows: usize) -> [Pipeline; 4] {
+pub(crate) fn ways(load: impl Fn() -> Pipeline, flows: usize) -> [Pipeline; 4] {
     [(flows, false), (0, false), (flows, true), (0, true)].map(|(flows, interpreted)| {
         let mut way = load();
         way.limit_flows(flows);
@@ -65,15 +65,20 @@ fn ways(load: impl Fn() -> Pipeline, flows: usize) -> [Pipeline; 4] {
 
 /// The last way is the one that others are held against: instruction by instruction, for each
 /// packet.
-fn same<T: PartialEq + std::fmt::Debug>(results: [T; 4], what: &str) {
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(results: [T; 4], what: &str) {
     let [cached, plain, cached_interpreted, interpreted] = results;
     assert_eq!(cached_interpreted, interpreted, "the flow cache: {what}");
     assert_eq!(plain, interpreted, "machine code: {what}");
     assert_eq!(cached, interpreted, "both: {what}");
 }
 
+/// What became of a frame.
+pub(crate) fn results(way: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> (Left, Vec<Digest>) {
+    (forward(way, now_ns, port, frame), way.take_digests())
+}
+
 fn alike(ways: &mut [Pipeline; 4], now_ns: u64, port: u16, frame: &[u8], name: &str) {
-    let results = ways.each_mut().map(|way| (forward(way, now_ns, port, frame), way.take_digests()));
+    let results = ways.each_mut().map(|way| results(way, now_ns, port, frame));
     same(results, &format!("{name}: {} on port {port}", to_hex(frame)));
 }
 

@@ -258,3 +258,92 @@ fn a_bent_p4info_is_read_or_refused() {
         }
     }
 }
+
+/// Types of a P4Info, which name each other and themselves as they like, and a digest of them.
+fn generated_types(dice: &mut Dice, p4info: &mut P4Info) {
+    use trimwire_p4runtime::config::p4_data_type_spec::TypeSpec;
+    use trimwire_p4runtime::config::{
+        P4BitTypeSpec, P4BitstringLikeTypeSpec, P4DataTypeSpec, P4HeaderTypeSpec, P4NamedType,
+        P4StructTypeSpec, P4TupleTypeSpec, p4_bitstring_like_type_spec, p4_header_type_spec,
+        p4_struct_type_spec,
+    };
+    let bits = |dice: &mut Dice| P4BitstringLikeTypeSpec {
+        type_spec: Some(p4_bitstring_like_type_spec::TypeSpec::Bit(P4BitTypeSpec {
+            bitwidth: *dice.one(&[-1, 0, 1, 8, 9, 32, 65_536, i32::MAX]),
+        })),
+        ..P4BitstringLikeTypeSpec::default()
+    };
+    fn spec(
+        dice: &mut Dice,
+        depth: usize,
+        bits: &impl Fn(&mut Dice) -> P4BitstringLikeTypeSpec,
+    ) -> P4DataTypeSpec {
+        let named = |dice: &mut Dice| P4NamedType { name: format!("t{}", dice.below(9)) };
+        let type_spec = match dice.below(7) {
+            0 => None,
+            1 => Some(TypeSpec::Struct(named(dice))),
+            2 => Some(TypeSpec::Header(named(dice))),
+            3 if depth > 0 => {
+                let members = (0..dice.below(3)).map(|_| spec(dice, depth - 1, bits)).collect();
+                Some(TypeSpec::Tuple(P4TupleTypeSpec { members }))
+            }
+            4 => Some(TypeSpec::Struct(P4NamedType { name: "seen_t".to_owned() })),
+            5 => Some(TypeSpec::HeaderUnion(named(dice))),
+            _ => Some(TypeSpec::Bitstring(bits(dice))),
+        };
+        P4DataTypeSpec { type_spec }
+    }
+    let types = p4info.type_info.as_mut().unwrap();
+    for number in 0..9 {
+        let members = (0..dice.below(4))
+            .map(|_| p4_struct_type_spec::Member {
+                name: "m".to_owned(),
+                type_spec: Some(spec(dice, 3, &bits)),
+            })
+            .collect();
+        types
+            .structs
+            .insert(format!("t{number}"), P4StructTypeSpec { members, ..P4StructTypeSpec::default() });
+        let members = (0..dice.below(4))
+            .map(|_| p4_header_type_spec::Member { name: "m".to_owned(), type_spec: Some(bits(dice)) })
+            .collect();
+        types
+            .headers
+            .insert(format!("t{number}"), P4HeaderTypeSpec { members, ..P4HeaderTypeSpec::default() });
+    }
+    p4info.digests[0].type_spec = Some(spec(dice, 3, &bits));
+    for header in &mut p4info.controller_packet_metadata {
+        for field in &mut header.metadata {
+            if dice.below(4) == 0 {
+                field.bitwidth = *dice.one(&[0, 1, 8, 9, 700, 65_536]);
+            }
+        }
+    }
+}
+
+/// Whatever a P4Info says, it is refused in words, or packets about it are served.
+#[test]
+fn a_generated_p4info_is_refused_or_served() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let bench = Bench::new().await;
+        let (mut dice, mut taken) = (Dice::new(7), 0);
+        let digest_id = program("server").0.digests[0].preamble.as_ref().unwrap().id;
+        for number in runs(60) {
+            let (mut p4info, json) = program("server");
+            generated_types(&mut dice, &mut p4info);
+            let action = v1::set_forwarding_pipeline_config_request::Action::VerifyAndCommit;
+            match bench.client.set_pipeline(p4info, json, None, action).await {
+                Err(error) => assert!(error.to_string().contains("P4Info"), "{error}"),
+                Ok(_) => {
+                    taken += 1;
+                    bench.write(insert(v1::DigestEntry { digest_id, config: None })).await.unwrap();
+                    bench.send(number, &[0, 1, 0, 0, 0, 0, 0, number as u8]);
+                    bench.send(number, &[0, 3, 0, 0, 0, 0, 0, 0]);
+                }
+            }
+            bench.client.capabilities().await.unwrap();
+        }
+        assert!(taken > 3, "{taken} were taken: they are too wild to test more than refusals");
+    });
+}

@@ -35,7 +35,7 @@ async fn serves(victim: &Victim) {
     tokio::time::timeout(Duration::from_secs(10), answered).await.expect("within ten seconds");
 }
 
-fn write(updates: usize) -> Vec<u8> {
+pub(crate) fn write(updates: usize) -> Vec<u8> {
     v1::WriteRequest {
         device_id: DEVICE,
         updates: vec![v1::Update::default(); updates],
@@ -58,7 +58,7 @@ async fn writes_of_empty_updates_are_refused_before_they_are_decoded() {
 
 #[tokio::test]
 async fn reads_that_nobody_takes_in_hold_little_and_end() {
-    let victim = Victim::start(&["--limit", "reader=2"]).await;
+    let victim = Victim::start(&["--limit", "patience=2"]).await;
     victim.push(program("server")).await;
     let filters = vec![v1::CounterEntry::default().into(); 1_000];
     let request = v1::ReadRequest { device_id: DEVICE, entities: filters, ..Default::default() };
@@ -84,7 +84,7 @@ fn ours() -> (P4Info, Vec<u8>) {
 
 #[tokio::test]
 async fn pipelines_that_nobody_takes_in_hold_little_and_end() {
-    let victim = Victim::start(&["--limit", "reader=1"]).await;
+    let victim = Victim::start(&["--limit", "patience=2"]).await;
     victim.push(ours()).await;
     let request = v1::GetForwardingPipelineConfigRequest { device_id: DEVICE, ..Default::default() };
     let request = framed(&request.encode_to_vec());
@@ -114,7 +114,7 @@ async fn pipelines_that_nobody_takes_in_hold_little_and_end() {
 
 #[tokio::test]
 async fn requests_that_never_end_are_not_kept() {
-    let victim = Victim::start(&["--limit", "body=2"]).await;
+    let victim = Victim::start(&["--limit", "patience=2"]).await;
     let mut open = Vec::new();
     for _ in 0..5 {
         let channel = victim.channel().await;
@@ -249,12 +249,12 @@ fn frames_pass_beside_strangers() {
     ip("link set lo up");
     veth_pairs(2);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let victim = runtime.block_on(Victim::start(&["-i", "0@s0", "-i", "1@s1", "--limit", "body=2"]));
+    let victim = runtime.block_on(Victim::start(&["-i", "0@s0", "-i", "1@s1", "--limit", "patience=2"]));
     runtime.block_on(async {
         victim.push(program("server")).await;
         victim.forward().await;
     });
-    let traffic = Traffic::start(frame_of_server);
+    let traffic = Traffic::start(frame_of_server, FRAMES);
     runtime.block_on(async {
         let mut round = 0_usize;
         while !traffic.sending.is_finished() {
@@ -282,15 +282,15 @@ fn frames_pass_beside_strangers() {
 const FRAMES: usize = 10_000;
 
 /// Frames into port 0, and what comes out of port 1.
-struct Traffic {
+pub(crate) struct Traffic {
     sending: JoinHandle<usize>,
     receiving: JoinHandle<(usize, Duration)>,
     enough: Arc<AtomicBool>,
 }
 
 impl Traffic {
-    /// Sends 2,000 frames a second, until it is enough.
-    fn start(frame: fn(u32) -> Vec<u8>) -> Self {
+    /// Sends 2,000 frames a second, so many at least, until it is enough.
+    pub(crate) fn start(frame: fn(u32) -> Vec<u8>, least: usize) -> Self {
         let (near, far) = (Wire::open("h0"), Wire::open("h1"));
         let (enough, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(usize::MAX)));
         let (is_enough, to_come) = (Arc::clone(&enough), Arc::clone(&sent));
@@ -305,7 +305,7 @@ impl Traffic {
         });
         let sending = std::thread::spawn(move || {
             for number in 1.. {
-                let is_last = number >= FRAMES && is_enough.load(Ordering::SeqCst);
+                let is_last = number >= least && is_enough.load(Ordering::SeqCst);
                 if is_last {
                     sent.store(number, Ordering::SeqCst);
                 }
@@ -330,7 +330,7 @@ impl Traffic {
     }
 
     /// After it is enough: how many were sent, how many came out, and the longest time between two.
-    fn end(self) -> (usize, usize, Duration) {
+    pub(crate) fn end(self) -> (usize, usize, Duration) {
         self.enough();
         let sent = self.sending.join().unwrap();
         let (received, longest) = self.receiving.join().unwrap();
@@ -338,7 +338,7 @@ impl Traffic {
     }
 }
 
-fn frame_of_server(number: u32) -> Vec<u8> {
+pub(crate) fn frame_of_server(number: u32) -> Vec<u8> {
     let mut frame = vec![0; 102];
     frame[60..64].copy_from_slice(&number.to_be_bytes());
     frame
@@ -384,7 +384,7 @@ fn frames_pass_while_ten_thousand_routes_are_written() {
     let routes: Vec<_> = (0..3_000).map(|number| route(0x0b00_0000 + (number << 8), 24)).collect();
     let modified = routes.iter().cycle().take(7_000).cloned().map(modify);
     let updates: Vec<_> = routes.iter().cloned().map(insert).chain(modified).collect();
-    let traffic = Traffic::start(frame_of_ours);
+    let traffic = Traffic::start(frame_of_ours, FRAMES);
     let wrote = now();
     runtime.block_on(client.write(updates, Atomicity::ContinueOnError)).unwrap();
     let writing = wrote.elapsed();

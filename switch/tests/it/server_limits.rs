@@ -2,21 +2,25 @@
 //! What a client may cost: hostile ones, and honest ones that ask for much, beside others who go
 //! on.
 
+use crate::hostile_support::unfinished;
 use crate::server_support::*;
 use prost::Message as _;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trimwire_p4runtime::bytes::Value;
-use trimwire_p4runtime::client::Role;
+use trimwire_p4runtime::client::{Arbitration, Role};
 use trimwire_p4runtime::entity::{ActionBuilder, delete, insert, member, member_group, packet_metadata};
 use trimwire_p4runtime::p4info::{Named as _, P4Info};
-use trimwire_p4runtime::server::tonic::Code;
+use trimwire_p4runtime::server::tonic::transport::{Channel, Endpoint};
+use trimwire_p4runtime::server::tonic::{Code, Status};
+use trimwire_p4runtime::v1::p4_runtime_client::P4RuntimeClient;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
+use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::v1::{self, entity::Entity as Kind};
-use trimwire_switch::server::Limits;
+use trimwire_switch::server::{Limits, ServerHandle};
 
 /// The program with a counter of so many cells.
 fn large(cells: i64) -> (P4Info, Vec<u8>) {
@@ -123,7 +127,7 @@ async fn members_and_groups_read_in_pieces_come_once_each_by_wildcard_and_by_id(
 #[tokio::test]
 async fn a_read_that_nobody_takes_in_keeps_nobody_from_writing_and_ends_with_its_pipeline() {
     let mut limits = Limits::default();
-    limits.set("program-state=64MiB").unwrap();
+    limits.set("program=80MiB").unwrap();
     let bench = Bench::with(limits).await;
     push(&bench, large(2_000_000)).await;
     let mut stub = stub(&bench.server).await;
@@ -165,10 +169,80 @@ async fn hangs_up(socket: &mut TcpStream) -> bool {
         .is_ok_and(|read| !matches!(read, Ok(1)))
 }
 
+/// A connection that has said what HTTP/2 asks for, and says no more.
+async fn idle(server: &ServerHandle) -> TcpStream {
+    let mut socket = TcpStream::connect(server.local_addr()).await.unwrap();
+    let settings = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+    socket.write_all(&settings).await.unwrap();
+    // The switch's own settings: it is in.
+    let mut head = [0; 9];
+    soon(socket.read_exact(&mut head)).await.unwrap();
+    socket
+}
+
+/// Idle connections answer PINGs for ever. Those who have something to do get in nevertheless, and
+/// who has a stream keeps its place.
+#[tokio::test]
+async fn when_places_run_short_idle_connections_lose_theirs_the_oldest_first() {
+    let mut limits = Limits::default();
+    limits.connections = 4;
+    let (_switch, server) = start_with(limits);
+    let mut primary = connect(&server).await;
+    primary.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
+    let mut first = idle(&server).await;
+    let mut others = Vec::new();
+    for _ in 0..30 {
+        others.push(idle(&server).await);
+    }
+    let ends = async |socket: &mut TcpStream| {
+        let mut bytes = [0; 1024];
+        while matches!(socket.read(&mut bytes).await, Ok(1..)) {}
+    };
+    soon(ends(&mut first)).await;
+    connect(&server).await.capabilities().await.unwrap();
+    primary.capabilities().await.unwrap();
+    let Arbitration::Primary { .. } = primary.arbitration().unwrap() else { panic!("its stream is gone") };
+    let last = others.last_mut().unwrap();
+    let mut bytes = [0; 1024];
+    let waiting = tokio::time::timeout(Duration::from_millis(100), async {
+        while matches!(last.read(&mut bytes).await, Ok(1..)) {}
+    });
+    assert!(waiting.await.is_err(), "the latest are in");
+}
+
+/// Whoever is not primary has room for a quarter of what is taken, and all such for half: what they
+/// announce and do not send takes none, and the primary's Writes wait for none of it.
+#[tokio::test]
+async fn writes_that_are_announced_and_not_sent_hold_nobody_up() {
+    let mut limits = Limits::default();
+    limits.patience = Duration::from_secs(60);
+    let bench = Bench::with(limits).await;
+    let address = bench.server.local_addr().to_string();
+    let mut calls = Vec::new();
+    for (connections, each, sent) in [(2, 16, 6), (6, 2, (4 << 20) - 9)] {
+        for _ in 0..connections {
+            let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+            let channel = endpoint.connect().await.unwrap();
+            calls.extend(
+                (0..each).map(|_| unfinished(channel.clone(), "/p4.v1.P4Runtime/Write", 4 << 20, sent)),
+            );
+        }
+    }
+    for key in 1..=8 {
+        soon(bench.write(insert(bench.forward("I.aging", key, 1)))).await.unwrap();
+    }
+    // A newcomer bids, and has the same room then.
+    let mut newcomer = soon(connect(&bench.server)).await;
+    soon(newcomer.arbitrate(DEVICE, 2, Role::default())).await.unwrap();
+    let update = insert(bench.forward("I.aging", 9, 1));
+    soon(newcomer.write(vec![update], Atomicity::ContinueOnError)).await.unwrap();
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
 #[tokio::test]
 async fn who_says_nothing_loses_its_place_to_others() {
     let mut limits = Limits::default();
-    (limits.connections, limits.greeting) = (4, Duration::from_millis(300));
+    (limits.connections, limits.patience) = (4, Duration::from_secs(1));
     let (_switch, server) = start_with(limits);
     let mut silent = Vec::new();
     for words in [&b""[..], b"", b"PRI * HTTP/2.0\r\n", b"P"] {
@@ -176,8 +250,6 @@ async fn who_says_nothing_loses_its_place_to_others() {
         socket.write_all(words).await.unwrap();
         silent.push(socket);
     }
-    let mut fifth = TcpStream::connect(server.local_addr()).await.unwrap();
-    assert!(hangs_up(&mut fifth).await, "four are in");
     for socket in &mut silent {
         assert!(hangs_up(socket).await);
     }
@@ -198,7 +270,7 @@ async fn who_says_nothing_loses_its_place_to_others() {
                 .await,
             );
         }
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
         for client in &clients {
             client.capabilities().await.unwrap();
         }
@@ -206,30 +278,36 @@ async fn who_says_nothing_loses_its_place_to_others() {
 }
 
 #[tokio::test]
-async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
-    let mut limits = Limits::default();
-    limits.streams = 3;
-    let bench = Bench::with(limits).await;
+async fn calls_beyond_a_connections_are_refused_and_the_others_go_on() {
+    let bench = Bench::new().await;
     let mut stub = stub(&bench.server).await;
-    let mut streams = vec![RawStream::open(&mut stub).await, RawStream::open(&mut stub).await];
-    let (_requests, sent) = tokio::sync::mpsc::channel::<v1::StreamMessageRequest>(1);
-    let sent = tokio_stream::wrappers::ReceiverStream::new(sent);
-    let refused = stub.stream_channel(sent).await.map(|_| ()).unwrap_err();
-    assert_eq!(
-        (refused.code(), refused.message()),
-        (Code::ResourceExhausted, "3 streams are open, and no more are taken")
-    );
-    streams.pop();
-    let mut again = eventually(async || {
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        streams.push(RawStream::open(&mut stub).await);
+    }
+    let open = async |stub: &mut P4RuntimeClient<Channel>| {
         let (requests, sent) = tokio::sync::mpsc::channel(8);
         let sent = tokio_stream::wrappers::ReceiverStream::new(sent);
-        let responses = stub.stream_channel(sent).await.ok()?.into_inner();
-        Some(RawStream { requests, responses })
-    })
-    .await;
+        let responses = stub.stream_channel(sent).await?.into_inner();
+        Ok::<_, Status>(RawStream { requests, responses })
+    };
+    let refused = open(&mut stub).await.map(|_| ()).unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().starts_with("16 calls of this connection are open"), "{refused}");
+    streams.pop();
+    let mut again = eventually(async || open(&mut stub).await.ok()).await;
     let bid = v1::MasterArbitrationUpdate { device_id: DEVICE, ..Default::default() };
     again.send(Sent::Arbitration(bid)).await;
     assert!(matches!(again.next().await.unwrap(), Told::Arbitration(_)));
+    // The primary may have more.
+    let bid = v1::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        election_id: Some(9_u128.into()),
+        ..Default::default()
+    };
+    again.send(Sent::Arbitration(bid)).await;
+    assert!(matches!(again.next().await.unwrap(), Told::Arbitration(_)));
+    open(&mut stub).await.unwrap();
 }
 
 #[tokio::test]

@@ -3,8 +3,13 @@ use super::*;
 use proptest::prelude::*;
 
 use super::super::outgoing::{Heard, RESERVED, channel};
+use super::super::peer::Peer;
 
 const DEVICE: u64 = 1;
+
+fn peer() -> Arc<Peer> {
+    Peer::new(&Limits::default())
+}
 
 /// A stream, its bid, and both ends of its queue.
 type Live = Option<(u64, Option<u128>, Outgoing, Heard)>;
@@ -26,7 +31,7 @@ fn told(heard: &mut Heard) -> Vec<(i32, Option<u128>)> {
 #[test]
 fn a_call_without_an_election_id_is_not_the_primarys() {
     let mut arbitration = Arbitration::new(DEVICE, Arc::default());
-    let (outgoing, _heard) = channel(100, 1 << 20);
+    let (outgoing, _heard) = channel(peer(), 100, 1 << 20);
     let stream = arbitration.open();
     arbitration.bid(stream, bid(None), &outgoing).unwrap();
     assert_eq!(arbitration.check("", None).unwrap_err().code(), Code::PermissionDenied);
@@ -47,7 +52,7 @@ fn a_role_keeps_the_config_of_its_last_primary() {
         let role = Some(v1::Role { name: "r".to_owned(), config, ..Default::default() });
         v1::MasterArbitrationUpdate { role, ..bid(Some(election_id)) }
     };
-    let (outgoing, mut heard) = channel(100, 1 << 20);
+    let (outgoing, mut heard) = channel(peer(), 100, 1 << 20);
     let (first, second) = (arbitration.open(), arbitration.open());
     arbitration.bid(first, with(5, &[1]), &outgoing).unwrap();
     arbitration.bid(second, with(4, &[2]), &outgoing).unwrap();
@@ -64,21 +69,21 @@ fn a_role_keeps_the_config_of_its_last_primary() {
 #[test]
 fn arbitration_finds_room_in_a_queue_that_packets_have_filled() {
     let mut arbitration = Arbitration::new(DEVICE, Arc::default());
-    let (outgoing, mut heard) = channel(64, 1 << 20);
+    let (outgoing, mut heard) = channel(peer(), 64, 1 << 20);
     let stream = arbitration.open();
     arbitration.bid(stream, bid(Some(1)), &outgoing).unwrap();
     let packet = |_: &Access| Some(Told::Packet(v1::PacketIn::default()));
     let taken = (0..1000).filter(|_| arbitration.tell_primaries(packet)).count();
     assert_eq!(taken, 64 - 1 - RESERVED);
     let other = arbitration.open();
-    arbitration.bid(other, bid(Some(2)), &channel(8, 1 << 20).0).unwrap();
+    arbitration.bid(other, bid(Some(2)), &channel(peer(), 8, 1 << 20).0).unwrap();
     let last = std::iter::from_fn(|| heard.try_recv()).last().unwrap().unwrap();
     assert!(matches!(last.update, Some(Told::Arbitration(_))));
 }
 
 #[test]
 fn bytes_that_wait_are_counted_and_arbitration_has_a_reserve() {
-    let (outgoing, mut heard) = channel(1_000, 64 << 10);
+    let (outgoing, mut heard) = channel(peer(), 1_000, 64 << 10);
     let packet = || Told::Packet(v1::PacketIn { payload: vec![0; 9_000], metadata: Vec::new() });
     let taken = (0..100).filter(|_| outgoing.tell(packet())).count();
     assert!((6..=7).contains(&taken), "{taken}");
@@ -92,7 +97,7 @@ fn a_role_whose_clients_are_gone_has_no_config_and_gives_its_place_away() {
     use prost::Message as _;
     use trimwire_p4runtime::stratum::P4RoleConfig;
     let mut arbitration = Arbitration::new(DEVICE, Arc::default());
-    let (outgoing, _heard) = channel(1_000, 1 << 20);
+    let (outgoing, _heard) = channel(peer(), 1_000, 1 << 20);
     for number in 0..200_u32 {
         let config = P4RoleConfig { exclusive_p4_ids: vec![7], ..Default::default() };
         let type_url = "type.googleapis.com/stratum.P4RoleConfig".to_owned();
@@ -112,9 +117,9 @@ fn a_role_whose_clients_are_gone_has_no_config_and_gives_its_place_away() {
 #[test]
 fn a_reset_makes_the_highest_of_those_that_are_connected_primary() {
     let mut arbitration = Arbitration::new(DEVICE, Arc::default());
-    let (outgoing, mut heard) = channel(100, 1 << 20);
+    let (outgoing, mut heard) = channel(peer(), 100, 1 << 20);
     let (gone, live) = (arbitration.open(), arbitration.open());
-    arbitration.bid(gone, bid(Some(u128::MAX)), &channel(8, 1 << 20).0).unwrap();
+    arbitration.bid(gone, bid(Some(u128::MAX)), &channel(peer(), 8, 1 << 20).0).unwrap();
     arbitration.close(gone);
     arbitration.bid(live, bid(Some(3)), &outgoing).unwrap();
     assert!(!arbitration.is_primary(live));
@@ -148,7 +153,7 @@ proptest! {
                     other != who && election_id.is_some() && controller.as_ref().is_some_and(|c| c.1 == election_id)
                 });
                 if live[who].is_none() {
-                    let (outgoing, heard) = channel(1000, 1 << 24);
+                    let (outgoing, heard) = channel(peer(), 1000, 1 << 24);
                     live[who] = Some((arbitration.open(), None, outgoing, heard));
                 }
                 let controller = live[who].as_mut().unwrap();

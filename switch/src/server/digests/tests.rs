@@ -4,8 +4,10 @@ use proptest::prelude::*;
 
 const DIGEST: u32 = 7;
 
-fn config(max_timeout_ns: u64, max_list_size: usize, ack_timeout_ns: u64) -> Config {
-    Config { max_timeout_ns, max_list_size, ack_timeout_ns }
+/// With a size of 0 for any number.
+fn config(max_timeout_ns: u64, size: usize, ack_timeout_ns: u64) -> Config {
+    let max_list_size = if size == 0 { usize::MAX } else { size };
+    Config { max_timeout_ns, max_list_size, most_cached: 1 << 16, ack_timeout_ns }
 }
 
 fn on(config: Config) -> Digests {
@@ -15,16 +17,15 @@ fn on(config: Config) -> Digests {
 }
 
 fn say(digests: &mut Digests, now_ns: u64, message: u8) {
-    digests.handle_digest(now_ns, DIGEST, vec![vec![message]], |_| Some(data(message)));
+    digests.handle_digest(now_ns, DIGEST, data(message));
 }
 
-fn data(message: u8) -> P4Data {
-    use trimwire_p4runtime::v1::p4_data::Data;
-    P4Data { data: Some(Data::Bitstring(vec![message])) }
+fn data(message: u8) -> Fields {
+    [vec![message]].into()
 }
 
-fn lists(digests: &mut Digests) -> Vec<Vec<P4Data>> {
-    std::iter::from_fn(|| digests.poll_list()).map(|list| list.data).collect()
+fn lists(digests: &mut Digests) -> Vec<Vec<Fields>> {
+    std::iter::from_fn(|| digests.poll_list()).map(|list| list.messages).collect()
 }
 
 #[test]
@@ -92,7 +93,7 @@ impl Model {
             self.first_ns = now_ns;
         }
         self.buffer.push(message);
-        let full = config.max_list_size > 0 && self.buffer.len() >= config.max_list_size;
+        let full = self.buffer.len() >= config.max_list_size;
         if full || config.max_timeout_ns == 0 {
             self.send(now_ns);
         }
@@ -129,7 +130,7 @@ proptest! {
             }
             sent.extend(lists(&mut digests));
         }
-        let expected: Vec<Vec<P4Data>> =
+        let expected: Vec<Vec<Fields>> =
             model.sent.iter().map(|list| list.iter().copied().map(data).collect()).collect();
         prop_assert_eq!(sent, expected);
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which digests are on, and how they are sent (P4Runtime, "DigestEntry").
 
+use super::super::costs::Costs;
 use super::super::digests::{Config, Digests};
 use super::super::ledger::Ledger;
+use super::super::limits::STREAM_BYTES;
 use super::target::{Kind, Refusal, Result, Target};
 use std::collections::BTreeMap;
 use tonic::Code;
@@ -46,17 +48,33 @@ impl Target<'_> {
     }
 }
 
+/// Bytes of a list's messages, which keep it within what gRPC clients take and what waits for a
+/// stream's client; and of all lists that wait for others or for acknowledgements.
+const LIST_BYTES: u64 = STREAM_BYTES as u64 / 2;
+const WAITING_BYTES: u64 = 8 << 20;
+const CACHED_BYTES: u64 = 16 << 20;
+/// Messages in the largest list, and that are kept without acknowledgement.
+const LONGEST_LIST: u64 = 1_024;
+const MOST_CACHED: u64 = 65_536;
+
 /// Makes the sender of digests do what is written.
-pub(crate) fn subscribe(digests: &mut Digests, index: &Index, ledger: &Ledger) {
+pub(crate) fn subscribe(digests: &mut Digests, index: &Index, ledger: &Ledger, costs: &Costs) {
     let ns = |time: i64| time.max(0) as u64;
+    let on = ledger.digests.len().max(1) as u64;
     let wanted: BTreeMap<u32, Config> = ledger
         .digests
         .iter()
         .filter_map(|(name, config)| {
             let id = index.digest(name.as_str()).ok()?.id();
+            let bytes = costs.digests.get(&id).copied().unwrap_or_default().max(1);
+            let longest = (LIST_BYTES.min(WAITING_BYTES / on) / bytes).clamp(1, LONGEST_LIST) as usize;
             let config = Config {
                 max_timeout_ns: ns(config.max_timeout_ns),
-                max_list_size: config.max_list_size.max(0) as usize,
+                max_list_size: match config.max_list_size {
+                    size if size > 0 => longest.min(size as usize),
+                    _ => longest,
+                },
+                most_cached: (CACHED_BYTES / on / bytes).clamp(1, MOST_CACHED) as usize,
                 ack_timeout_ns: ns(config.ack_timeout_ns),
             };
             Some((id, config))

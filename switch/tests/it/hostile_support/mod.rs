@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 use trimwire_p4runtime::client::{Client, Role};
 use trimwire_p4runtime::entity::{TableEntryBuilder, insert};
@@ -69,9 +70,23 @@ impl Victim {
             .unwrap()
     }
 
+    /// The most memory that it has ever taken, in KiB above what it takes when idle.
+    pub(crate) fn over_idle(&self) -> u64 {
+        self.kib("VmHWM").saturating_sub(self.idle_kib)
+    }
+
+    /// Time that it has had of all cores.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
+        // Behind the name, which may hold anything: user's and system's time are 12th and 13th, in
+        // hundredths of a second.
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+        Duration::from_millis(10 * fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>())
+    }
+
     /// The most that it has ever taken is at most so many KiB above what it takes when idle.
     pub(crate) fn assert_over_idle(&self, what: &str, most_kib: u64) {
-        let over = self.kib("VmHWM").saturating_sub(self.idle_kib);
+        let over = self.over_idle();
         println!("{what}: {over} KiB over idle ({} KiB)", self.idle_kib);
         assert!(over <= most_kib, "{what}: {over} KiB over idle, of at most {most_kib}");
     }
