@@ -30,6 +30,9 @@ use crate::transfer::backoff;
 const ROUNDS: u32 = 3;
 /// So many answers to short questions, and none to the long ones, are no chance.
 const SHORT: u32 = 2;
+/// Paths that are asked at a time. Questions are as long as data: where a full queue loses packets
+/// of every path, more would fill it further.
+const AT_ONCE: usize = 2;
 /// A path that is out is asked again after this time first, and at last.
 const WAIT_NS: (u64, u64) = (10_000_000, 1_000_000_000);
 /// Numbers of these questions, which PATH shares with the search for an MTU: long or short, path,
@@ -183,11 +186,16 @@ impl Paths {
         if self.alive == self.all.len() {
             return (due, too_long);
         }
+        let asked = |path: &Path| path.is_asked() && path.at_ns > now_ns;
+        let mut room = AT_ONCE.saturating_sub(self.all.iter().filter(|path| asked(path)).count());
         for (number, path) in (0_u16..).zip(&mut self.all) {
             if path.health == Health::Alive || path.at_ns > now_ns {
                 continue;
             }
             if path.health == Health::Out {
+                if room == 0 {
+                    continue;
+                }
                 path.health = Health::Probed;
                 path.renew(now_ns);
             } else if path.rounds == ROUNDS {
@@ -197,6 +205,10 @@ impl Paths {
                 path.waits = path.waits.saturating_add(1);
                 continue;
             }
+            if room == 0 {
+                continue;
+            }
+            room -= 1;
             let sequence = OURS | u32::from(number) << 16 | u32::from(path.number);
             due.push(Question { path: number, sequence: sequence | LONG, long: true });
             if path.rounds > 0 {
@@ -204,6 +216,11 @@ impl Paths {
             }
             path.at_ns = now_ns.saturating_add(wait_ns(path.rounds)).max(now_ns + 1);
             path.rounds += 1;
+        }
+        // The others follow when one of these has had its time.
+        let soonest = self.all.iter().filter(|path| asked(path)).map(|path| path.at_ns).min();
+        for path in self.all.iter_mut().filter(|path| path.health != Health::Alive && path.at_ns <= now_ns) {
+            path.at_ns = soonest.unwrap_or(now_ns + 1);
         }
         (due, too_long)
     }
@@ -220,6 +237,11 @@ pub fn is_ours(sequence: u32) -> bool {
 }
 
 impl Path {
+    /// Whether it waits for an answer.
+    fn is_asked(&self) -> bool {
+        matches!(self.health, Health::Suspected | Health::Probed) && self.rounds > 0
+    }
+
     fn renew(&mut self, now_ns: u64) {
         (self.number, self.rounds, self.short) = (self.number.wrapping_add(1), 0, 0);
         self.at_ns = now_ns;

@@ -90,13 +90,19 @@ impl Outcome {
         errors.sum::<f64>() / self.reports.len() as f64
     }
 
+    /// Formulas count whole planes, and switches trim to what holds planes of 448 coordinates. Of each
+    /// row's ten packets eight have 416 coordinates and keep 32 of the next plane, two have 384 and keep
+    /// 64: 384 of 4,096 may be better than the formula says.
+    ///
     /// At eight planes the error sits in a few outer cells, so that a hundred trimmed packets leave some 10 % to
     /// chance. A packet's depth mistaken by one plane would be a factor of 3.
     fn assert_error_as_predicted(&self) {
         let (nmse, expected) = (self.nmse(), self.expected());
         assert!(expected > 0.0, "nothing was trimmed: {:?}", self.messages);
         let tolerance = 0.08 + 1.5 / (self.packets("trimmed") as f64).max(1.0).sqrt();
-        assert!((nmse / expected - 1.0).abs() < tolerance, "nmse {nmse:e}, formula {expected:e}");
+        let better = 384.0 / 4_096.0;
+        let off = nmse / expected - 1.0;
+        assert!(off < tolerance && off > -better - tolerance, "nmse {nmse:e}, formula {expected:e}");
     }
 }
 
@@ -327,7 +333,10 @@ fn raw_reception_decodes_what_a_switch_trimmed_without_mending_lengths() {
         assert!(repairs * 4.0 < packets, "a trimmed packet is a delivered one: {sent}\n{received}");
         assert!(number(message, "/trimmed") >= packets * 0.95, "{message}");
         let nmse = number(&received, "/rows/0/nmse");
-        let expected = number(message, "/nmse_expected");
+        // Four planes of 448 are 224 bytes. Of each row's ten packets eight, of 416 coordinates, have 128 of
+        // the fifth plane in them, two, of 384, have 256. Its error is 0.2623 times the fourth's.
+        let fifth = f64::from(8 * 128 + 2 * 256) / 4_096.0;
+        let expected = number(message, "/nmse_expected") * (1.0 - fifth * (1.0 - 0.2623));
         assert!((nmse / expected - 1.0).abs() < 0.08, "nmse {nmse:e}, formula {expected:e}");
         // docs/reference/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
         assert!(relayed.data[0] > 0 && relayed.control[0] > 0, "{relayed:?}");
