@@ -82,7 +82,8 @@ class Launch:
         return min(rows, self._most)
 
     def _words(self) -> int:
-        row, packets = self.constants["D"], self.constants["KP"]
+        row: int = self.constants["D"]
+        packets: int = self.constants["KP"]
         return row + row // 16 + row // 32 + SCRATCH_A_PACKET * packets
 
     def of(self, rows: range | None) -> tuple[torch.Tensor, int, int]:
