@@ -98,9 +98,10 @@ impl Maker<'_> {
     fn primitive(&mut self) -> Value {
         let to = self.field().json();
         let value = self.value(3);
-        let value = match value["type"] == "expression" {
-            true => json!({ "type": "expression", "value": value }),
-            false => value,
+        let value = if value["type"] == "expression" {
+            json!({ "type": "expression", "value": value })
+        } else {
+            value
         };
         let index = hex(self.dice.below(8) as u128);
         match self.dice.below(10) {

@@ -333,14 +333,13 @@ fn a_generated_p4info_is_refused_or_served() {
             let (mut p4info, json) = program("server");
             generated_types(&mut dice, &mut p4info);
             let action = v1::set_forwarding_pipeline_config_request::Action::VerifyAndCommit;
-            match bench.client.set_pipeline(p4info, json, None, action).await {
-                Err(error) => assert!(error.to_string().contains("P4Info"), "{error}"),
-                Ok(_) => {
-                    taken += 1;
-                    bench.write(insert(v1::DigestEntry { digest_id, config: None })).await.unwrap();
-                    bench.send(number, &[0, 1, 0, 0, 0, 0, 0, number as u8]);
-                    bench.send(number, &[0, 3, 0, 0, 0, 0, 0, 0]);
-                }
+            if let Err(error) = bench.client.set_pipeline(p4info, json, None, action).await {
+                assert!(error.to_string().contains("P4Info"), "{error}");
+            } else {
+                taken += 1;
+                bench.write(insert(v1::DigestEntry { digest_id, config: None })).await.unwrap();
+                bench.send(number, &[0, 1, 0, 0, 0, 0, 0, number as u8]);
+                bench.send(number, &[0, 3, 0, 0, 0, 0, 0, 0]);
             }
             bench.client.capabilities().await.unwrap();
         }

@@ -152,7 +152,8 @@ fn beside(stranger: &Stranger, time: Duration, traffic: bool) {
         acting.abort();
         let _ = acting.await;
     });
-    let busy = (victim.processor_time() - began.1).as_secs_f64() / began.0.elapsed().as_secs_f64();
+    let busy =
+        victim.processor_time().saturating_sub(began.1).as_secs_f64() / began.0.elapsed().as_secs_f64();
     stop.store(true, Ordering::SeqCst);
     let mut writes = honest.join().unwrap_or_else(|_| panic!("{name}: an honest controller goes on"));
     let gap = traffic.map(Traffic::end).map(|(sent, received, gap)| {
@@ -411,7 +412,7 @@ async fn push(victim: Arc<Victim>, program: fn() -> (P4Info, Vec<u8>), words: &s
     let (p4info, json) = program();
     let pushed = client.set_pipeline(p4info, json, None, Action::Verify).await;
     match pushed.map_err(|error| error.to_string()) {
-        Ok(_) => assert_eq!(words, ""),
+        Ok(()) => assert_eq!(words, ""),
         Err(error) => assert!(!words.is_empty() && error.contains(words), "{error}"),
     }
 }
