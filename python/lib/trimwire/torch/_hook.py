@@ -98,8 +98,10 @@ class Hook:
             for nth, (begin, end, treatment) in enumerate(pieces)
         ]
         if apart is not None:
-            # Kernels sum what may be trimmed; without waiting for the GPU there is no more exact way.
-            exactly = {"exact": True} if kernels is None else {"planes": PLANES, "full": True}
+            # Kernels sum what may be trimmed; without waiting for the GPU there is no more exact way. Replicas that
+            # may differ may be GPUs and hosts, which have to send alike.
+            raw = kernels is None and self.consistent
+            exactly = {"exact": True} if raw else {"planes": PLANES, "full": True}
             works.append(all_reduce(apart, average=True, tag=index + (len(pieces) << 16), layer_class=layer_class, **exactly))
         with self._lock:
             self._works += works
