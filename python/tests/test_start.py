@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import re
 import socket
@@ -22,8 +23,9 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 from ranks import run  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
-import trimwire  # noqa: E402
+import trimwire.torch  # noqa: E402
 from trimwire import _metrics, _native  # noqa: E402
 from trimwire.torch import Options, TrimwireState, _options, _rendezvous  # noqa: E402
 
@@ -256,3 +258,61 @@ def test_trimwire_debug_says_what_a_python_process_does_and_a_level_that_there_i
     assert "rank 0 of 1" in debugged("trimwire_native=info") and "rank 0 of 1" not in debugged("trimwire_agent=info")
     said = debugged("trimwire=shout")
     assert "WARN" in said and "TRIMWIRE_DEBUG=trimwire=shout: " in said and "trimwire_agent=debug" in said
+
+
+class Lines(logging.Handler):
+    """What is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def lines(rank: int, world: int, backend: str, **options: Any) -> list[str]:
+    """What a rank says between its start and its end."""
+    heard = Lines()
+    logging.getLogger("trimwire").addHandler(heard)
+    trimwire.torch.options(**options)
+    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
+    if backend == "trimwire":
+        dist.all_reduce(torch.ones(40_000))
+        # Groups beside it say nothing.
+        dist.new_group([0, 1])
+    else:
+        model = DistributedDataParallel(torch.nn.Linear(200, 200))
+        hook = trimwire.torch.register(model)
+        model(torch.ones(1, 200)).sum().backward()
+        assert hook is not None
+        hook.close()
+    dist.destroy_process_group()
+    return heard.lines
+
+
+def lines_of_lossy(rank: int, world: int) -> list[str]:
+    return lines(rank, world, "trimwire", gradients="lossy", planes=8)
+
+
+def lines_of_exact(rank: int, world: int) -> list[str]:
+    return lines(rank, world, "trimwire")
+
+
+def lines_of_hook(rank: int, world: int) -> list[str]:
+    return lines(rank, world, "gloo", consistent=False)
+
+
+@pytest.mark.parametrize(
+    ("job", "sums"),
+    [
+        (lines_of_lossy, "of 8 planes from 16,384 elements on, replicas equal"),
+        (lines_of_exact, "exact"),
+        (lines_of_hook, "of 9 planes from 16,384 elements on, replicas not kept equal"),
+    ],
+)
+def test_rank_0_says_in_a_line_what_runs_and_in_another_what_became_of_it(job: Callable[[int, int], list[str]], sums: str) -> None:
+    (first, last), others = run(job, 2)
+    assert others == []
+    assert re.fullmatch(rf"trimwire: 2 ranks, sums {re.escape(sums)}; rank 0 listens on 127\.0\.0\.1:\d+, packets fit an MTU of \d+", first)
+    assert re.fullmatch(r"trimwire: rank 0 is done: \d+ operations, \d+\.\d MB sent; of \d+ packets for it 0\.00 % were trimmed and 0\.000 % missed, and \d+ were sent again", last)

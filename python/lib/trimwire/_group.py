@@ -8,7 +8,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,8 @@ class Group:
         self._collectives: Collectives | None = None
         self._first = threading.Lock()
         self._auto = "auto"
+        #: Hears at the end what became of the operations.
+        self.farewell: Callable[[dict[str, float]], None] | None = None
         #: What ranks that have told each other their `mtu`s use.
         self.agreed_mtu: int | None = None
 
@@ -354,6 +356,9 @@ class Group:
         """Gives up what is under way, and ends. Peers who have not heard that they are done are answered for a moment."""
         _live.discard(self)
         if self._group is not None:
+            farewell, self.farewell = self.farewell, None
+            if farewell is not None:
+                farewell(self.stats())
             self._group.close()
             said = self._group.recorded()
             if said is not None and (said[2] or said[3]):

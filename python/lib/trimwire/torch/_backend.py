@@ -16,7 +16,7 @@ import torch.distributed as dist
 from .._group import Group
 from ._operations import Operations
 from ._options import Options, given
-from ._rendezvous import connect
+from ._rendezvous import announce, connect
 from ._work import TrimwireWork
 
 BACKEND = "trimwire"
@@ -169,6 +169,8 @@ def _create(about: Any, pg_options: object) -> Any:
     patience = chosen.operation_timeout or _seconds(timeout)
     if before is None:
         native = connect(store, rank, world, timeout=timeout, options=chosen, apart=dist.is_initialized())
+        if not dist.is_initialized():
+            announce(native, chosen, lossy=chosen.gradients == "lossy")
         arguments = {"address": native.address.rsplit(":", 1)[0].strip("[]"), "receive": chosen.receive, "checksums": chosen.checksums, "mtu": native.agreed_mtu, "seal_key": chosen._secret, "rate_bps": chosen.rate_bps, "give_up": chosen.give_up}
     else:
         native = before.heritage()

@@ -24,7 +24,7 @@ from ._memory import length, of_one_dimension, padded, put_back, words
 from ._operations import FLOATS
 from ._options import Changes, Options, changed, current
 from ._plan import Plan, Treatment
-from ._rendezvous import connect, decline
+from ._rendezvous import announce, connect, decline
 from ._simulated import SimulatedHook, Simulation
 
 if TYPE_CHECKING:
@@ -287,6 +287,8 @@ def agree_to_start(process_group: dist.ProcessGroup, options: Options | ValueErr
     dist.all_gather_object(problems, problem, group=process_group)
     said = [text for text in problems if text is not None]
     if not said:
+        if group is not None and rank == 0:
+            announce(group, current() if isinstance(options, ValueError) else options, lossy=True)
         return group
     if group is not None:
         group.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
+import logging
 import os
 import secrets
 import time
@@ -20,6 +21,8 @@ from ._device import codec_of
 from ._options import Options
 
 _AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan", "channels")
+
+_log = logging.getLogger("trimwire")
 
 #: So long rank 0 waits until the others have read that all are there, seconds.
 _HEARING = 2.0
@@ -116,6 +119,38 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         rendezvous_timeout=chosen.rendezvous_timeout or None,
         rate_algorithm=rate_algorithm,
     )
+
+
+def announce(group: Group, options: Options, *, lossy: bool) -> None:
+    """Says at rank 0, to the logger 'trimwire', what runs, and at the group's end what became of it. A program without logging gets it on stderr; one that wants neither raises the logger's level.
+
+    Args:
+        group: whose ranks are connected.
+        options: how it works.
+        lossy: its sums may be trimmed, as those of a hook may, whatever `options.gradients` says.
+    """
+    if group.rank != 0:
+        return
+    if not _log.hasHandlers():
+        _log.addHandler(logging.StreamHandler())
+    if _log.level == logging.NOTSET:
+        _log.setLevel(logging.INFO)
+    sums = "exact"
+    if lossy:
+        planes = options.planes if options.adaptive is None else f"up to {options.planes} ({options.adaptive})"
+        sums = f"of {planes} planes from {options.smallest:,} elements on, replicas {'equal' if options.consistent else 'not kept equal'}"
+    mtu = "1500" if group.agreed_mtu is None else group.agreed_mtu
+    _log.info("trimwire: %d ranks, sums %s; rank 0 listens on %s, packets fit an MTU of %s%s", group.world, sums, group.address, mtu, "" if options.seal_key is None else ", sealed")
+
+    def farewell(stats: dict[str, float]) -> None:
+        if packets := int(stats["packets_received"]):
+            trimmed, missing = (100 * stats[name] / packets for name in ("packets_trimmed", "packets_missing"))
+            _log.info(
+                "trimwire: rank 0 is done: %d operations, %.1f MB sent; of %d packets for it %.2f %% were trimmed and %.3f %% missed, and %d were sent again",
+                stats["operations"], stats["bytes_sent"] / 1e6, packets, trimmed, missing, stats["packets_repaired"],
+            )
+
+    group.farewell = farewell
 
 
 def _cores(chosen: Options) -> str | None:
