@@ -36,8 +36,8 @@ struct Measured {
 }
 
 impl From<Step> for Measured {
-    fn from(Step { bytes, delay_ns, cut, arrived, lost, .. }: Step) -> Self {
-        Self { bytes, seconds: delay_ns as f64 / 1e9, trimmed: cut, arrived, lost }
+    fn from(Step { bytes, delay_ns, trimmed, arrived, lost, .. }: Step) -> Self {
+        Self { bytes, seconds: delay_ns as f64 / 1e9, trimmed, arrived, lost }
     }
 }
 
@@ -72,7 +72,7 @@ impl Steering {
             bytes: stats.bytes_expected,
             bytes_arrived: stats.bytes_received,
             packets: stats.packets,
-            cut: stats.trimmed,
+            trimmed: stats.trimmed,
             missing: stats.missing,
             repaired: stats.repaired,
             busy_ns: outcome.duration_ns,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Longest line that is read.
 pub(crate) const LONGEST: u64 = 64 << 10;
-/// Segments so short that they get through where switches cut whatever is longer than a head.
+/// Segments so short that they get through where switches trim whatever is longer than a head.
 const SEGMENT: u32 = 128;
 /// An answer that needs no work takes no longer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);

@@ -75,13 +75,15 @@ pub enum TransferError {
     /// The peer answers, but data does not get through.
     #[error(
         "rank {peer} answers, but nothing more of message {message:#010x} has arrived in {:?}: {missing} of {packets} packets \
-         are missing", Duration::from_nanos(*.waited_ns)
+         are missing{}", Duration::from_nanos(*.waited_ns), if *.trimmed { ", and what arrives of them is trimmed" } else { "" }
     )]
     Stalled {
         peer: u16,
         message: u32,
         packets: u32,
         missing: u32,
+        /// Packets arrive, and none of them whole.
+        trimmed: bool,
         /// Time since the last progress, ns.
         waited_ns: u64,
     },

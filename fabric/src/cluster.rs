@@ -105,7 +105,7 @@ pub struct EndpointTotals {
     pub data_sent: u64,
     /// Received.
     pub data_received: u64,
-    /// Received cut.
+    /// Received trimmed.
     pub trimmed_received: u64,
     /// Sent again.
     pub repairs_sent: u64,

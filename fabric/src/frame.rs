@@ -36,7 +36,7 @@ pub struct Datagram<'a> {
 }
 
 /// Writes a UDP datagram as a frame. The UDP checksum of DATA is 0, as agents send it: a trimming
-/// switch could not mend it (the cut changes the sum, RFC 768 allows 0). All others have one.
+/// switch could not mend it (the trim changes the sum, RFC 768 allows 0). All others have one.
 ///
 /// `None` when the payload does not fit an IPv4 packet.
 pub fn write(
@@ -153,8 +153,8 @@ mod tests {
         fn a_trim_that_leaves_the_length_fields_alone_still_yields_what_arrived(length in 0usize..1400, kept in 0usize..1400) {
             let payload = vec![7u8; length];
             let frame = write(address(1), address(2), 0, 4, 5, &payload).unwrap();
-            let cut = &frame[..frame.len().min(HEADERS + kept)];
-            prop_assert_eq!(read(cut).unwrap().payload.len(), length.min(kept));
+            let trimmed = &frame[..frame.len().min(HEADERS + kept)];
+            prop_assert_eq!(read(trimmed).unwrap().payload.len(), length.min(kept));
         }
 
         #[test]

@@ -24,7 +24,7 @@ pub mod queue;
 pub mod solve;
 
 pub use self::classes::{Class, Grouping, Layer};
-pub use self::cost::of_cut;
+pub use self::cost::of_trimmed;
 
 #[cfg(test)]
 mod tests;

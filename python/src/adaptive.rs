@@ -65,11 +65,11 @@ impl Adaptive {
     ) -> PyResult<(Option<Bound<'py, PyDict>>, Option<String>)> {
         let ranks: Vec<Counts> = ranks.into_iter().map(Counts::from_numbers).collect();
         match self.law().step(&ranks) {
-            Ok(Step { bytes, delay_ns, cut, arrived, lost, .. }) => {
+            Ok(Step { bytes, delay_ns, trimmed, arrived, lost, .. }) => {
                 let dict = PyDict::new(py);
                 dict.set_item("bytes", bytes)?;
                 dict.set_item("seconds", delay_ns as f64 / 1e9)?;
-                for (name, share) in [("trimmed", cut), ("arrived", arrived), ("lost", lost)] {
+                for (name, share) in [("trimmed", trimmed), ("arrived", arrived), ("lost", lost)] {
                     dict.set_item(name, share)?;
                 }
                 Ok((Some(dict), None))

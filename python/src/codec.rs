@@ -228,15 +228,15 @@ pub(crate) fn simulate_into(
         Values::F16(values) => simulation.run(values, out),
         Values::Bf16(values) => simulation.run(values, out),
     })?;
-    let Arrived { cut, missing } = &simulation.arrived;
-    let (cut, missing) = (cut.load(Ordering::Relaxed), missing.load(Ordering::Relaxed));
-    Ok((simulation.layout.packets() - cut - missing, cut, missing))
+    let Arrived { trimmed, missing } = &simulation.arrived;
+    let (trimmed, missing) = (trimmed.load(Ordering::Relaxed), missing.load(Ordering::Relaxed));
+    Ok((simulation.layout.packets() - trimmed - missing, trimmed, missing))
 }
 
 /// Packets that did not arrive whole.
 #[derive(Default)]
 struct Arrived {
-    cut: AtomicUsize,
+    trimmed: AtomicUsize,
     missing: AtomicUsize,
 }
 
@@ -328,7 +328,7 @@ impl Simulation {
             return 0;
         };
         if left < self.scheme.packet_len(self.sent, n) {
-            self.arrived.cut.fetch_add(1, Ordering::Relaxed);
+            self.arrived.trimmed.fetch_add(1, Ordering::Relaxed);
         }
         left
     }

@@ -278,13 +278,14 @@ impl Group {
     /// Totals since the beginning.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = PyDict::new(py);
-        let Totals { operations, failed, packets, cut, missing, sent, repaired, bytes_sent, busy_ns, .. } =
-            &*self.totals;
+        let Totals {
+            operations, failed, packets, trimmed, missing, sent, repaired, bytes_sent, busy_ns, ..
+        } = &*self.totals;
         for (name, total) in [
             ("operations", operations),
             ("failed", failed),
             ("packets_received", packets),
-            ("packets_trimmed", cut),
+            ("packets_trimmed", trimmed),
             ("packets_missing", missing),
             ("packets_sent", sent),
             ("packets_repaired", repaired),

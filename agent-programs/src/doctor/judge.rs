@@ -32,12 +32,12 @@ impl Way {
         if self.is_blocked() {
             return vec![self.blocked()];
         }
-        vec![self.mtu(), self.marks(), self.checksums(), self.cutting()]
+        vec![self.mtu(), self.marks(), self.checksums(), self.trimming()]
     }
 
     /// Whether no probe of any kind has come.
     pub(super) fn is_blocked(&self) -> bool {
-        let came = |tally: &Tally| !tally.small.is_empty() || tally.whole + tally.cut > 0;
+        let came = |tally: &Tally| !tally.small.is_empty() || tally.whole + tally.trimmed > 0;
         let tallies = [&self.dscp, &self.sized, &self.unchecked, &self.filled, &self.zero];
         !tallies.into_iter().chain(&self.raw).any(came)
     }
@@ -105,22 +105,22 @@ impl Way {
     }
 
     /// Whether the fabric trims, and how.
-    fn cutting(&self) -> Finding {
+    fn trimming(&self) -> Finding {
         let check = self.check("trimming");
         let of = self.burst;
         let told = |tally: &Tally| {
-            let Tally { whole, cut, overflowed, .. } = *tally;
-            let lost = of.saturating_sub(whole + cut);
+            let Tally { whole, trimmed, overflowed, .. } = *tally;
+            let lost = of.saturating_sub(whole + trimmed);
             let own = if overflowed > 0 {
                 format!(" ({overflowed} or more of them in this host)")
             } else {
                 String::new()
             };
-            format!("of {of} packets at once {whole} came whole, {cut} trimmed, {lost} did not{own}")
+            format!("of {of} packets at once {whole} came whole, {trimmed} trimmed, {lost} did not{own}")
         };
-        let raw_cut = self.raw.as_ref().is_some_and(|raw| raw.cut > 0);
-        if self.filled.cut > 0 {
-            let unmarked = self.filled.cut - self.filled.marked;
+        let raw_trimmed = self.raw.as_ref().is_some_and(|raw| raw.trimmed > 0);
+        if self.filled.trimmed > 0 {
+            let unmarked = self.filled.trimmed - self.filled.marked;
             let found = format!("{}; lengths and checksums are mended", told(&self.filled));
             if unmarked > 0 {
                 let advice = "trimmed packets without the DSCP for it wait behind whole ones, and receivers see trims late: set the trimmed DSCP";
@@ -133,11 +133,11 @@ impl Way {
             }
             return Finding::new(check, State::Fine, found, "");
         }
-        if self.zero.cut > 0 {
+        if self.zero.trimmed > 0 {
             let advice = "--checksums zero: this fabric mends lengths, and leaves checksums wrong";
             return Finding::new(check, State::Bad, told(&self.zero), advice);
         }
-        if raw_cut {
+        if raw_trimmed {
             let advice = "--receive raw --checksums zero: this fabric trims and leaves lengths as they were, which ordinary sockets refuse";
             return Finding::new(check, State::Bad, told(self.raw.as_ref().unwrap_or(&self.filled)), advice);
         }
@@ -188,7 +188,7 @@ mod tests {
             small: values.map(|value| (value, vec![dscp(value); 3])).collect(),
             ..Tally::default()
         };
-        let cut = Tally { whole: 100, cut: 1_900, marked: 1_900, ..Tally::default() };
+        let trimmed = Tally { whole: 100, trimmed: 1_900, marked: 1_900, ..Tally::default() };
         Way {
             name: "to 10.0.0.2".to_owned(),
             from: [10, 0, 0, 1].into(),
@@ -198,8 +198,8 @@ mod tests {
             sized: small(&mut [576, 1_500].into_iter(), |_| 39),
             unchecked: small(&mut [3].into_iter(), |_| 3),
             burst: 2_000,
-            filled: cut.clone(),
-            zero: cut,
+            filled: trimmed.clone(),
+            zero: trimmed,
             raw: None,
         }
     }
@@ -229,13 +229,13 @@ mod tests {
         bad(|way| drop(way.dscp.small.insert(3, vec![0])), "DSCP", "3 becomes 0");
         bad(|way| drop(way.dscp.small.remove(&7)), "DSCP", "nothing came of DSCP 7");
         bad(|way| way.unchecked = Tally::default(), "checksums", "firewall");
-        let nothing_cut = |way: &mut Way| way.filled = Tally { whole: 100, ..Tally::default() };
-        bad(nothing_cut, "trimming", "--checksums zero");
+        let nothing_trimmed = |way: &mut Way| way.filled = Tally { whole: 100, ..Tally::default() };
+        bad(nothing_trimmed, "trimming", "--checksums zero");
         bad(
             |way| {
                 way.filled = Tally { whole: 100, ..Tally::default() };
                 way.zero = way.filled.clone();
-                way.raw = Some(Tally { whole: 100, cut: 1_900, ..Tally::default() });
+                way.raw = Some(Tally { whole: 100, trimmed: 1_900, ..Tally::default() });
             },
             "trimming",
             "--receive raw",
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(findings("to 10.0.0.2", Vec::new(), 200, [&blocked(), &blocked()]).len(), 2);
         // A single trimmed packet is a sign of life.
         let mut way = blocked();
-        way.zero.cut = 1;
+        way.zero.trimmed = 1;
         assert!(way.findings().len() > 1);
     }
 

@@ -329,7 +329,7 @@ mod tests {
         let small = BTreeMap::from([(1_500, vec![39, 0])]);
         for word in [
             Word::Doctor { version: VERSION, socket: 1, raw: None, mtu: 1_500 },
-            Word::Counted { tally: Tally { small, cut: 7, ..Tally::default() } },
+            Word::Counted { tally: Tally { small, trimmed: 7, ..Tally::default() } },
             Word::Send { probe: Probe::Burst, zero: true, raw: false },
             Word::Over,
         ] {

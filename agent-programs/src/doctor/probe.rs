@@ -55,9 +55,9 @@ pub(super) enum Probe {
 pub(super) struct Tally {
     /// What a small datagram says of itself (its DSCP, its size) → DSCPs that it came with.
     pub(super) small: BTreeMap<u32, Vec<u8>>,
-    /// DATA that came whole, cut, and of the latter with a DSCP that says so.
+    /// DATA that came whole, trimmed, and of the latter with a DSCP that says so.
     pub(super) whole: u64,
-    pub(super) cut: u64,
+    pub(super) trimmed: u64,
     pub(super) marked: u64,
     /// Lost in this host's own receive buffer.
     pub(super) overflowed: u64,
@@ -226,10 +226,10 @@ pub(super) fn tally(
             if header.prefix.message != MESSAGE {
                 return;
             }
-            let cut = payload.len() < packets.message.packet(header.index as usize).len();
-            tally.whole += u64::from(!cut);
-            tally.cut += u64::from(cut);
-            tally.marked += u64::from(cut && [plan.trimmed, plan.trimmed_last_hop].contains(&dscp));
+            let trimmed = payload.len() < packets.message.packet(header.index as usize).len();
+            tally.whole += u64::from(!trimmed);
+            tally.trimmed += u64::from(trimmed);
+            tally.marked += u64::from(trimmed && [plan.trimmed, plan.trimmed_last_hop].contains(&dscp));
         })?;
         link.send(&mut back)?;
         if now_ns > LONGEST_NS {

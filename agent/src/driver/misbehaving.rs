@@ -9,11 +9,8 @@ use crate::burst::{Arrived, Burst};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
-
-/// Of a trimmed packet's body this part arrives at least. The first plane is a sixteenth of nine
-/// planes, and a twenty-fourth of ten (docs/reference/wire-format.md §4).
-const LEAST_TRIMMED: usize = 8;
+use trimwire_encoder::Codec;
+use trimwire_encoder::wire::{HEADER_LEN, Header, Kind, Prefix};
 
 /// What happens to arriving datagrams; shares are in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -22,8 +19,8 @@ pub struct Faults {
     pub drop: f64,
     /// Share of DATA of which a random prefix, at least the header, arrives.
     pub truncate: f64,
-    /// Share of DATA that is trimmed as switches trim: an eighth of the body arrives at least, and
-    /// with it the first plane.
+    /// Share of DATA that is trimmed as switches trim at their deepest: to the length of a packet
+    /// of one plane, whatever the packet holds.
     pub trim: f64,
     /// Share that arrives twice.
     pub duplicate: f64,
@@ -77,17 +74,18 @@ impl<L: Link> Link for Misbehaving<L> {
             }
             let (mut arrived, mut payload) = (arrived, payload.to_vec());
             let data = Prefix::parse(&payload).is_ok_and(|prefix| prefix.kind == Kind::Data);
-            let body = payload.len().saturating_sub(HEADER_LEN);
-            let least = if data && chance(state, faults.truncate) {
-                Some(0)
+            let whole = payload.len();
+            let length = if data && chance(state, faults.truncate) {
+                let body = whole.saturating_sub(HEADER_LEN).max(1) as u64;
+                HEADER_LEN + (next(state) % body) as usize
             } else if data && faults.trim > 0.0 && chance(state, faults.trim) {
-                Some(body.div_ceil(LEAST_TRIMMED))
+                Header::coordinates_of(&payload)
+                    .map_or(whole, |coordinates| Codec::Rht.packet_len(1, coordinates, false))
             } else {
-                None
+                whole
             };
-            if let Some(least) = least.filter(|&least| least < body) {
-                let room = (body - least) as u64;
-                payload.truncate(HEADER_LEN + least + (next(state) % room) as usize);
+            if length < whole {
+                payload.truncate(length);
                 arrived.tos = *trimmed_dscp << 2 | arrived.tos & 3;
             }
             if chance(state, faults.corrupt) {

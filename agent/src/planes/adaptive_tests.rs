@@ -10,8 +10,8 @@ fn share(planes: u8) -> f64 {
 }
 
 /// A rank's step of 1,000 packets.
-fn counts(cut: u64, arrived: u64, busy_ns: u64) -> Counts {
-    Counts { bytes: 1_000_000, bytes_arrived: arrived, packets: 1_000, cut, busy_ns, ..Counts::default() }
+fn counts(trimmed: u64, arrived: u64, busy_ns: u64) -> Counts {
+    Counts { bytes: 1_000_000, bytes_arrived: arrived, packets: 1_000, trimmed, busy_ns, ..Counts::default() }
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_step_is_all_ranks_and_its_delay_that_of_who_waited_for_nobody() {
     let step = Counts::step(&ranks, 1_000);
     assert_eq!((step.at_ns, step.bytes, step.delay_ns), (1_010, 1_000_000, 10));
     assert!(
-        (step.cut - 0.2).abs() < 1e-12
+        (step.trimmed - 0.2).abs() < 1e-12
             && (step.arrived - 0.8).abs() < 1e-12
             && (step.lost - 0.02).abs() < 1e-12
     );
@@ -67,19 +67,19 @@ fn limits_that_leave_no_planes_are_errors_that_name_the_limit() {
 }
 
 /// A port that has a share of the line: what of a step arrives, if its sender paces bytes at `pace`
-/// of the line. Heads are not cut any further but lost.
+/// of the line. Heads are not trimmed any further but lost.
 fn port(law: &Adaptive, available: f64) -> Counts {
     let head = share(1) / share(law.planes());
     let excess = (1.0 - available / law.pace()).max(0.0);
-    let cut = if head < 1.0 { (excess / (1.0 - head)).min(1.0) } else { 0.0 };
+    let trimmed = if head < 1.0 { (excess / (1.0 - head)).min(1.0) } else { 0.0 };
     let repaired = if head < 1.0 { 0.0 } else { 1e6 * excess } as u64;
     let sent = 1e9 * share(law.planes());
-    let arrived = sent * (1.0 - cut * (1.0 - head));
+    let arrived = sent * (1.0 - trimmed * (1.0 - head));
     Counts {
         bytes: sent as u64,
         bytes_arrived: arrived as u64,
         packets: 1_000_000,
-        cut: (1e6 * cut) as u64,
+        trimmed: (1e6 * trimmed) as u64,
         repaired,
         busy_ns: (sent / law.pace() / 1e3) as u64,
         ..Counts::default()
@@ -90,15 +90,15 @@ fn port(law: &Adaptive, available: f64) -> Counts {
 fn trim_feedback_settles_where_little_is_cut_though_shorter_packets_would_leave_the_faster() {
     for available in [0.1, 0.3, 0.6, 0.9] {
         let mut law = Adaptive::new("trim-feedback:first=0.511", 9).unwrap();
-        let mut cuts = Vec::new();
+        let mut trims = Vec::new();
         let first = port(&law, available);
         for _ in 0..60 {
             let counts = port(&law, available);
-            cuts.push(counts.cut as f64 / counts.packets as f64);
+            trims.push(counts.trimmed as f64 / counts.packets as f64);
             law.step(&[counts]).unwrap();
         }
-        let settled = cuts[20..].iter().sum::<f64>() / 40.0;
-        assert!(cuts[0] > 0.1, "{available}: it begins beyond what fits");
+        let settled = trims[20..].iter().sum::<f64>() / 40.0;
+        assert!(trims[0] > 0.1, "{available}: it begins beyond what fits");
         assert!(settled < 0.1, "{available}: {settled} of the packets are trimmed in the end");
         assert!(law.pace() > 0.5 * available, "{available}: {} of the line is used", law.pace());
         // What is left out makes room: a step takes about as long as at first.
@@ -188,16 +188,16 @@ fn progress_pays_little_for_finding_out_what_there_is() {
 }
 
 #[test]
-fn progress_paces_where_packets_are_cut() {
+fn progress_paces_where_packets_are_trimmed() {
     for available in [0.1, 0.4, 0.8] {
         let mut law = Adaptive::new("progress", 9).unwrap();
-        let mut cuts = Vec::new();
+        let mut trims = Vec::new();
         for _ in 0..80 {
             let counts = Counts { idle_ns: 100_000, ..port(&law, available) };
-            cuts.push(counts.cut as f64 / counts.packets as f64);
+            trims.push(counts.trimmed as f64 / counts.packets as f64);
             law.step(&[counts]).unwrap();
         }
-        let settled = cuts[30..].iter().sum::<f64>() / 50.0;
+        let settled = trims[30..].iter().sum::<f64>() / 50.0;
         assert!(settled < 0.12, "{available}: {settled} of the packets are trimmed in the end");
         let pace = law.pace();
         assert!(pace > 0.4 * available && pace < 1.5 * available, "{available}: {pace}");

@@ -14,8 +14,8 @@ pub struct Counts {
     pub bytes_arrived: u64,
     /// Packets of these messages.
     pub packets: u64,
-    /// Of these, packets that were cut when they were decoded.
-    pub cut: u64,
+    /// Of these, packets that were trimmed when they were decoded.
+    pub trimmed: u64,
     /// Packets of which nothing came.
     pub missing: u64,
     /// Packets that this rank sent again.
@@ -33,14 +33,14 @@ pub const COUNTS: usize = 8;
 impl Counts {
     /// In the order of the fields, to be told to other ranks.
     pub fn to_numbers(self) -> [u64; COUNTS] {
-        let Self { bytes, bytes_arrived, packets, cut, missing, repaired, busy_ns, idle_ns } = self;
-        [bytes, bytes_arrived, packets, cut, missing, repaired, busy_ns, idle_ns]
+        let Self { bytes, bytes_arrived, packets, trimmed, missing, repaired, busy_ns, idle_ns } = self;
+        [bytes, bytes_arrived, packets, trimmed, missing, repaired, busy_ns, idle_ns]
     }
 
     /// What another rank told. Any numbers are taken: [`Step::check`] refuses those that cannot be.
     pub fn from_numbers(numbers: [u64; COUNTS]) -> Self {
-        let [bytes, bytes_arrived, packets, cut, missing, repaired, busy_ns, idle_ns] = numbers;
-        Self { bytes, bytes_arrived, packets, cut, missing, repaired, busy_ns, idle_ns }
+        let [bytes, bytes_arrived, packets, trimmed, missing, repaired, busy_ns, idle_ns] = numbers;
+        Self { bytes, bytes_arrived, packets, trimmed, missing, repaired, busy_ns, idle_ns }
     }
 
     /// Adds another operation's; times of operations that overlap are the caller's to join.
@@ -68,7 +68,7 @@ impl Counts {
             bytes: all.bytes / ranks.len().max(1) as u64,
             delay_ns,
             compute_ns: ranks.iter().map(|rank| rank.idle_ns).max().unwrap_or(0),
-            cut: share(all.cut, all.packets),
+            trimmed: share(all.trimmed, all.packets),
             arrived: if all.bytes == 0 { 1.0 } else { share(all.bytes_arrived, all.bytes) },
             lost: share(all.missing.saturating_add(all.repaired), all.packets),
         }

@@ -23,13 +23,13 @@ use super::step::Step;
 /// step is sent with a plane more, the next time with one less.
 ///
 /// How fast they leave is answered apart, as by [`super::TrimFeedback`]: the *pace* falls to what
-/// arrives where packets are cut or lost, and grows while they are not. A pace that falls makes
+/// arrives where packets are trimmed or lost, and grows while they are not. A pace that falls makes
 /// steps longer, which the planes answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Share of packets cut below which the pace grows.
+    /// Share of packets trimmed below which the pace grows.
     pub low: f64,
-    /// Share of packets cut, or lost, above which it falls.
+    /// Share of packets trimmed, or lost, above which it falls.
     pub high: f64,
     /// What a hop's error counts: up and down are one and, averaged over the ranks, a part of one.
     pub price: f64,
@@ -62,7 +62,7 @@ impl Default for Progress {
     }
 }
 
-/// Growth of the pace in the first step without cuts, and at most.
+/// Growth of the pace in the first step without trims, and at most.
 const SLOWEST: f64 = 0.02;
 const FASTEST: f64 = 0.32;
 const LEAST_PACE: f64 = 0.001;
@@ -73,15 +73,15 @@ const OTHER: f64 = 1.5;
 const WORTH: f64 = 0.02;
 
 impl Progress {
-    /// Answers cuts and losses.
+    /// Answers trims and losses.
     fn set_pace(&mut self, step: &Step) {
-        if step.cut > self.high || step.lost > self.high {
-            let cut = if step.cut > self.high { step.arrived } else { 1.0 };
+        if step.trimmed > self.high || step.lost > self.high {
+            let trimmed = if step.trimmed > self.high { step.arrived } else { 1.0 };
             let lost = if step.lost > self.high { 1.0 - step.lost } else { 1.0 };
-            self.pace = (self.pace * (cut * lost).max(0.1)).max(LEAST_PACE);
+            self.pace = (self.pace * (trimmed * lost).max(0.1)).max(LEAST_PACE);
             self.growth = SLOWEST;
             self.forget();
-        } else if step.cut < self.low {
+        } else if step.trimmed < self.low {
             if self.pace < 1.0 {
                 self.forget();
             }

@@ -15,19 +15,19 @@ pub struct Step {
     /// From the end of the communication before it to the beginning of this one, ns, where that is
     /// known, else 0: what is computed and not hidden behind communication.
     pub compute_ns: u64,
-    /// Share of the packets that were cut, 0 to 1.
+    /// Share of the packets that were trimmed, 0 to 1.
     #[serde(rename = "trimmed")]
-    pub cut: f64,
-    /// Share of the sent bytes that arrived, 0 to 1: what cuts and losses left.
+    pub trimmed: f64,
+    /// Share of the sent bytes that arrived, 0 to 1: what trims and losses left.
     pub arrived: f64,
     /// Share of the packets that were lost and had to be sent again, 0 to 1.
     pub lost: f64,
 }
 
 impl Step {
-    /// A step on a network that neither cuts nor loses.
+    /// A step on a network that neither trims nor loses.
     pub fn whole(at_ns: u64, bytes: u64, delay_ns: u64) -> Self {
-        Self { at_ns, bytes, delay_ns, compute_ns: 0, cut: 0.0, arrived: 1.0, lost: 0.0 }
+        Self { at_ns, bytes, delay_ns, compute_ns: 0, trimmed: 0.0, arrived: 1.0, lost: 0.0 }
     }
 
     /// EBB of NetSenseML's formula 1, bytes per ns.
@@ -48,7 +48,7 @@ impl Step {
         if self.bytes == 0 {
             return Err(StepError::NoBandwidth { delay_ns: self.delay_ns });
         }
-        for (what, share) in [("trimmed", self.cut), ("arrived", self.arrived), ("lost", self.lost)] {
+        for (what, share) in [("trimmed", self.trimmed), ("arrived", self.arrived), ("lost", self.lost)] {
             if !(0.0..=1.0).contains(&share) {
                 return Err(StepError::NoShare { what, share });
             }

@@ -115,10 +115,10 @@ proptest! {
         let text = format!("{}:k_min={k_min},k_max={}", LAWS[which], k_min + wide);
         let mut law = parse(&text).unwrap();
         let mut at = 0_u64;
-        for (later, bytes, delay_ns, lost, cut, arrived) in given {
+        for (later, bytes, delay_ns, lost, trimmed, arrived) in given {
             at = at.wrapping_add(later >> 8);
             let before = law.clone();
-            let step = Step { at_ns: at, bytes: bytes >> (later % 64), delay_ns: delay_ns >> (later % 61), compute_ns: later >> (bytes % 64), cut, arrived, lost };
+            let step = Step { at_ns: at, bytes: bytes >> (later % 64), delay_ns: delay_ns >> (later % 61), compute_ns: later >> (bytes % 64), trimmed, arrived, lost };
             let result = law.step(&step);
             let ratio = law.ratio();
             prop_assert!((k_min..=k_min + wide).contains(&ratio), "{text}: {ratio}");
@@ -132,13 +132,13 @@ proptest! {
 
     #[test]
     fn a_law_goes_on_from_a_checkpoint_as_if_nothing_had_been(
-        which in 0_usize..8, delays in prop::collection::vec(1.0..50.0_f64, 2..40), at in 0_usize..39, cut in 0.0..0.3_f64,
+        which in 0_usize..8, delays in prop::collection::vec(1.0..50.0_f64, 2..40), at in 0_usize..39, trimmed in 0.0..0.3_f64,
     ) {
         let mut law = parse(LAWS[which]).unwrap();
         let mut all = steps(&delays);
         for step in &mut all {
-            step.cut = cut;
-            step.arrived = 1.0 - cut / 2.0;
+            step.trimmed = trimmed;
+            step.arrived = 1.0 - trimmed / 2.0;
         }
         let (first, rest) = all.split_at(at.min(all.len()));
         ratios(&mut law, first);
@@ -161,7 +161,7 @@ fn what_cannot_have_been_measured_is_refused_by_name_and_the_ratio_stays() {
         ),
         (Step { delay_ns: 0, ..good }, "delay_ns is 0: no communication takes no time"),
         (Step { bytes: 0, ..good }, "bytes is 0 in 10 ns: a bandwidth of 0 says nothing of the network"),
-        (Step { cut: f64::NAN, ..good }, "trimmed is NaN; valid are shares from 0 to 1"),
+        (Step { trimmed: f64::NAN, ..good }, "trimmed is NaN; valid are shares from 0 to 1"),
         (Step { arrived: 1.5, ..good }, "arrived is 1.5; valid are shares from 0 to 1"),
         (Step { lost: -0.1, ..good }, "lost is -0.1; valid are shares from 0 to 1"),
     ] {
@@ -227,10 +227,10 @@ fn a_step_of_which_everything_was_lost_takes_half_of_trim_feedbacks_pace_and_no_
     let lost = Step { lost: 1.0, ..Step::whole(1, 1_000_000, 1_000_000) };
     controller.step(&lost).unwrap();
     assert_eq!(controller.pace(), 0.5);
-    // What was cut says how much there is room for: a port that has a tenth gets it at once.
+    // What was trimmed says how much there is room for: a port that has a tenth gets it at once.
     let mut controller = parse("trim-feedback").unwrap();
-    let cut = Step { cut: 0.95, arrived: 0.12, ..Step::whole(1, 1_000_000, 1_000_000) };
-    controller.step(&cut).unwrap();
+    let trimmed = Step { trimmed: 0.95, arrived: 0.12, ..Step::whole(1, 1_000_000, 1_000_000) };
+    controller.step(&trimmed).unwrap();
     assert!((controller.pace() - 0.12).abs() < 1e-9);
 }
 

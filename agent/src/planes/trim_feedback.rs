@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ours: as much as arrives with a few percent cut.
+//! Ours: as much as arrives with a few percent trimmed.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,32 +8,32 @@ use super::step::Step;
 
 /// Closed loop on what switches do to packets.
 ///
-/// A cut tells what a delay does not: how much of what was sent there was room for. So a ratio that
+/// A trim tells what a delay does not: how much of what was sent there was room for. So a ratio that
 /// was too great is set right in one step, not halved until it fits: what arrived of a step *is*
-/// the ratio that would have. Between `low` and `high` the ratio stays: the few percent of cuts are
+/// the ratio that would have. Between `low` and `high` the ratio stays: the few percent of trims are
 /// what tells that the network is full, at the price of the least significant planes of a few
-/// packets. Below, it grows by a share that doubles up to `fastest` while nothing is cut.
+/// packets. Below, it grows by a share that doubles up to `fastest` while nothing is trimmed.
 ///
 /// Fewer planes alone would change nothing: a sender that goes on at the line's rate sends shorter
-/// packets the faster, and a port that has a tenth of the line cuts as many of them. So the *pace*
+/// packets the faster, and a port that has a tenth of the line trims as many of them. So the *pace*
 /// falls with the ratio: packets leave as far apart as before, a step takes as long, and what is
 /// left out makes room. Both grow together again; planes that are left out for the budget's sake
 /// leave the pace as it is. Losses, where a switch drops instead, are answered alike.
 ///
-/// Bursts come and go in microseconds, which is what cuts are for: the cut share is smoothed over
+/// Bursts come and go in microseconds, which is what trims are for: the trimmed share is smoothed over
 /// `memory` steps before it is answered.
 ///
-/// Where nothing cuts (a switch without trimming, a slow card), a full network shows as delay only,
+/// Where nothing trims (a switch without trimming, a slow card), a full network shows as delay only,
 /// and delay says nothing of what users can bear: with `budget_ns`, what computing hides or a user
 /// tolerates, a step that took longer is scaled to it, and one that nearly did does not grow.
 /// Without, delays are not looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrimFeedback {
-    /// Cut share below which the ratio grows.
+    /// Trimmed share below which the ratio grows.
     pub low: f64,
-    /// Cut share above which it falls to what arrives.
+    /// Trimmed share above which it falls to what arrives.
     pub high: f64,
-    /// Steps over which cuts are smoothed.
+    /// Steps over which trims are smoothed.
     pub memory: f64,
     /// Greatest growth of a step.
     pub fastest: f64,
@@ -91,17 +91,17 @@ impl Law for TrimFeedback {
 
     fn next(&mut self, ratio: f64, step: &Step) -> f64 {
         let weight = 1.0 / self.memory.max(1.0);
-        let now = [step.cut, step.arrived];
-        let [cut, arrived] = match self.smoothed {
+        let now = [step.trimmed, step.arrived];
+        let [trimmed, arrived] = match self.smoothed {
             None => now,
             Some(before) => [0, 1].map(|i| before[i] + weight * (now[i] - before[i])),
         };
-        self.smoothed = Some([cut, arrived]);
+        self.smoothed = Some([trimmed, arrived]);
         // 1 where the budget is used up.
         let used = self.budget_ns.map_or(0.0, |budget| step.delay_ns as f64 / budget as f64);
-        if cut > self.high || step.lost > self.high || used > 1.0 {
-            let fits = if cut > self.high { arrived } else { 1.0 };
-            // What was cut says how much there is room for; what was lost only that there was too
+        if trimmed > self.high || step.lost > self.high || used > 1.0 {
+            let fits = if trimmed > self.high { arrived } else { 1.0 };
+            // What was trimmed says how much there is room for; what was lost only that there was too
             // much: a burst that even heads did not fit into is soon over.
             let fits = if step.lost > self.high { fits * (1.0 - step.lost).max(0.5) } else { fits }.max(0.1);
             self.settle();
@@ -110,7 +110,7 @@ impl Law for TrimFeedback {
             // than half at a time.
             return ratio * fits.min((1.0 / used).clamp(0.5, 1.0)).max(0.1);
         }
-        if cut >= self.low {
+        if trimmed >= self.low {
             self.growth = SLOWEST;
             return ratio;
         }

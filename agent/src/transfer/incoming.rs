@@ -260,7 +260,12 @@ impl Incoming {
                 if receipt.duplicate {
                     self.heard_ns = arrival.at_ns;
                     self.stats.duplicates += 1;
-                    return Ok(Taken { ack: false, trimmed: false });
+                    // What was trimmed as deeply before brings nothing, but says that the path
+                    // carries packets, and how full it is.
+                    let trimmed = arrival.marked_trimmed || receipt.planes_now < self.received.planes();
+                    let ack =
+                        trimmed && count.is_some_and(|every| self.tally.count(arrival, index, true, every));
+                    return Ok(Taken { ack, trimmed });
                 }
                 (receipt.planes_now, None)
             }

@@ -275,6 +275,7 @@ impl Outgoing {
         let mut heard = self.take_report(when, &progress.report, estimate);
         if heard.is_some() {
             self.silence.end(now_ns);
+            self.trial.arrived();
         }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
         if let (Some(path), Some(rtt_ns)) = (echoed, heard.and_then(|heard| heard.feedback.rtt_ns)) {
@@ -325,7 +326,7 @@ impl Outgoing {
         let told = self.flight.told(progress);
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
         let lost = self.flight.lost(now_ns, &told, estimate, late, paths);
-        if !lost.is_empty() {
+        if lost.iter().any(|repair| !self.heard_since(repair)) {
             estimate.gave_up();
         }
         let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
@@ -349,21 +350,32 @@ impl Outgoing {
             if repair.from_plane == 0
                 && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
             {
-                self.trial.lost_in_vain(attempts);
+                let arrives = self.heard_since(&repair);
+                self.trial.lost_in_vain(attempts, arrives);
             }
             self.repair(repair);
         }
         let waited_ns = now_ns.saturating_sub(self.progress_ns);
         if self.trial.is_on() && waited_ns >= timeouts.give_up_ns.min(timeouts.patience_ns) {
-            let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
-            let error = TransferError::Stalled { peer, message, packets, missing, waited_ns };
-            return (heard, Next::Failed(error));
+            return (heard, Next::Failed(self.stalled(progress.missing, waited_ns)));
         }
         self.rest(now_ns, estimate, timeouts);
         if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
             return (heard, self.ready());
         }
         (heard, self.on_last_answer(now_ns, progress, estimate, timeouts))
+    }
+
+    /// Whether packets have arrived since a lost one was sent: it was trimmed, and not given up
+    /// too early.
+    fn heard_since(&self, repair: &Repair) -> bool {
+        self.silence.since_ns() > self.flight.sent_ns(repair.index)
+    }
+
+    fn stalled(&self, missing: u32, waited_ns: u64) -> TransferError {
+        let trimmed = self.trial.is_trimmed();
+        let (peer, message, packets) = (self.to, self.id, self.packets);
+        TransferError::Stalled { peer, message, packets, missing, trimmed, waited_ns }
     }
 
     fn repair(&mut self, repair: Repair) {

@@ -5,6 +5,9 @@
 //! is not believed, a filter. Lost packets would be resent as fast as answers come, for ever. So
 //! after a few losses without any arrival, one packet at a time tries the path, after waits that
 //! double (RFC 6298 §5.5; TCP falls back to one segment likewise).
+//!
+//! A packet that is trimmed has come through, and its trim has told the rate algorithm how fast is
+//! too fast. It is not waited for; but what is trimmed for ever is given up as well.
 
 /// A packet may be lost so often, by chance or to bursts of others.
 const LOST: u8 = 3;
@@ -19,6 +22,8 @@ pub(super) enum Trial {
     Ready(u32),
     /// One has been.
     Waiting(u32),
+    /// Packets arrive, and none of those that are lost arrives whole.
+    Trimmed,
 }
 
 impl Trial {
@@ -27,10 +32,18 @@ impl Trial {
         *self = Self::No;
     }
 
-    /// A packet is lost that was sent so often, and since then nothing has arrived.
-    pub(super) fn lost_in_vain(&mut self, attempts: u8) {
-        if *self == Self::No && attempts >= LOST {
-            *self = Self::Waiting(0);
+    /// Packets have arrived, whatever is left of them.
+    pub(super) fn arrived(&mut self) {
+        if self.is_on() {
+            *self = Self::Trimmed;
+        }
+    }
+
+    /// A packet is lost that was sent so often, and nothing was of use since then; `arrives`:
+    /// something came, trimmed.
+    pub(super) fn lost_in_vain(&mut self, attempts: u8, arrives: bool) {
+        if matches!(self, Self::No | Self::Trimmed) && attempts >= LOST {
+            *self = if arrives { Self::Trimmed } else { Self::Waiting(0) };
         }
     }
 
@@ -58,9 +71,14 @@ impl Trial {
         if let Self::Waiting(times) = *self { Some(times) } else { None }
     }
 
-    /// Whether nothing gets through.
+    /// Whether nothing of use gets through.
     pub(super) fn is_on(&self) -> bool {
         *self != Self::No
+    }
+
+    /// Whether what arrives is trimmed.
+    pub(super) fn is_trimmed(&self) -> bool {
+        *self == Self::Trimmed
     }
 }
 
@@ -71,20 +89,35 @@ mod tests {
     #[test]
     fn what_is_lost_three_times_is_tried_once_a_wait_until_something_arrives() {
         let mut trial = Trial::default();
-        trial.lost_in_vain(2);
+        trial.lost_in_vain(2, false);
         trial.sent();
         trial.on_timeout();
         assert!(trial.may_send() && !trial.is_on());
-        trial.lost_in_vain(3);
+        trial.lost_in_vain(3, false);
         for times in 0..4 {
             assert!(!trial.may_send() && trial.is_on());
             assert_eq!(trial.waits(), Some(times));
             trial.on_timeout();
-            trial.lost_in_vain(9);
+            trial.lost_in_vain(9, false);
             assert!(trial.may_send());
             trial.sent();
         }
         trial.improved();
         assert!(trial.may_send() && !trial.is_on());
+    }
+
+    #[test]
+    fn what_is_trimmed_is_not_waited_for_until_nothing_arrives_any_more() {
+        let mut trial = Trial::default();
+        trial.lost_in_vain(3, true);
+        trial.sent();
+        assert!(trial.may_send() && trial.is_on() && trial.is_trimmed());
+        trial.lost_in_vain(4, false);
+        assert!(!trial.may_send() && !trial.is_trimmed());
+        trial.arrived();
+        assert!(trial.may_send() && trial.is_trimmed());
+        trial.improved();
+        trial.arrived();
+        assert!(!trial.is_on());
     }
 }

@@ -189,15 +189,18 @@ fn sum(world: u16, length: usize) -> Vec<f32> {
 const NOISE: Faults =
     Faults { drop: 0.003, truncate: 0.0, trim: 0.05, duplicate: 0.01, reorder: 0.02, corrupt: 0.0 };
 
+/// Most error of sums of some hundred packets, of which one in twenty has lost all but its signs.
+const TRIMMED: f64 = 0.2;
+
 /// Ways to do an operation, and the error that is left by each where packets are trimmed.
 fn ways() -> Vec<(&'static str, Options, f64)> {
     let full = Some(Reliability::Full);
     let bounded = Some(Reliability::Bounded { loss: 0.02 });
     vec![
-        ("bounded", Options { reliability: bounded, ..Options::default() }, 0.1),
+        ("bounded", Options { reliability: bounded, ..Options::default() }, TRIMMED),
         ("full", Options { reliability: full, ..Options::default() }, 1e-12),
         ("exact", Options { exact: true, ..Options::default() }, 1e-14),
-        ("consistent", Options { replicas: Replicas::Consistent, ..Options::default() }, 0.1),
+        ("consistent", Options { replicas: Replicas::Consistent, ..Options::default() }, TRIMMED),
         ("ring", Options { reliability: full, algorithm: Algorithm::Ring, ..Options::default() }, 1e-12),
     ]
 }
@@ -223,6 +226,12 @@ fn sums_are_right_by_any_number_of_channels_and_of_any_length() {
         for (name, _, most) in ways() {
             for length in [5, 257, 3_001, 20_011] {
                 let expected = sum(WORLD, length);
+                // Of one packet, or some, all may be trimmed, both ways: π/2 - 1 of each one's energy.
+                let most = match length {
+                    20_011 => most,
+                    3_001 => most * 3.0,
+                    _ => most * 7.5,
+                };
                 for (rank, results) in got.iter().enumerate() {
                     let error = if results[at] == expected { 0.0 } else { nmse(&results[at], &expected) };
                     assert!(

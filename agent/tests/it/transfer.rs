@@ -73,6 +73,32 @@ fn deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Delivered {
     try_deliver(network, gradient, planes).expect("delivered")
 }
 
+/// What a switch trims of packets that have to arrive whole is of no use, but says that they come
+/// through: they are sent again as fast as answers come, not after waits that double.
+#[test]
+fn what_must_arrive_whole_gets_through_where_nearly_all_of_it_is_trimmed() {
+    for (trim, most_ns) in [(0.9, SECOND / 5), (0.99, 2 * SECOND)] {
+        let room = (HEADER_LEN, HEADER_LEN + PLANE_BYTES / 2);
+        let faults = Faults { trim, trim_to_at_least: room.0, trim_to_at_most: room.1, ..Faults::NONE };
+        let mut network = Network::new(2, faults, 5, Reliability::Full);
+        let Delivered { received, .. } = deliver(&mut network, &Random(5).gradient(9_000), 1);
+        assert_eq!(received.full, received.packets);
+        assert!(network.now_ns < most_ns, "{trim}: {} ns", network.now_ns);
+    }
+}
+
+#[test]
+fn what_is_always_trimmed_fails_and_the_error_says_so() {
+    let faults =
+        Faults { trim: 1.0, trim_to_at_least: HEADER_LEN, trim_to_at_most: HEADER_LEN, ..Faults::NONE };
+    let mut network = Network::with(2, faults, 3, |config| config.timeouts.patience_ns = SECOND);
+    network.expect(1, 0, MESSAGE, 100);
+    network.send(0, 1, MESSAGE, &[1.0; 100]);
+    let (_, Event::Failed { error, .. }) = &network.finish(100 * SECOND)[0] else { panic!("no error") };
+    let text = error.to_string();
+    assert!(text.ends_with("1 of 1 packets are missing, and what arrives of them is trimmed"), "{text}");
+}
+
 /// Nine packets in ten are trimmed to less than a plane and half are dropped: ten seconds may pass
 /// without one that gets through.
 #[test]

@@ -186,7 +186,7 @@ fn incast_through_trimwire_switch_is_cut_and_decodes_with_the_predicted_error() 
 }
 
 #[test]
-fn one_sender_above_line_rate_through_trimwire_switch_is_cut() {
+fn one_sender_above_line_rate_through_trimwire_switch_is_trimmed() {
     let _turn = exclusive();
     let test = "one sender above line rate through trimwire-switch";
     let Some(programs) = Programs::or_skip(test) else { return };
@@ -194,7 +194,7 @@ fn one_sender_above_line_rate_through_trimwire_switch_is_cut() {
 }
 
 #[test]
-fn one_sender_above_line_rate_through_bmv2_is_cut() {
+fn one_sender_above_line_rate_through_bmv2_is_trimmed() {
     let _turn = exclusive();
     let test = "one sender above line rate through simple_switch_grpc";
     let Some(programs) = Programs::or_skip(test) else { return };

@@ -57,7 +57,7 @@ fn every_way_of_64_ranks_gives_the_sum_with_hardly_more_bytes_than_it_needs() {
     // a host's ranks share what leaves it.
     let least = 2.0 * f64::from(RANKS - 1) / f64::from(RANKS) * 3.0 * LENGTH as f64;
     println!(
-        "| algorithm | switch | time | bytes of the busiest rank, of the least | cut | NMSE |\n|---|---|---|---|---|---|"
+        "| algorithm | switch | time | bytes of the busiest rank, of the least | trimmed | NMSE |\n|---|---|---|---|---|---|"
     );
     for (algorithm, bound) in
         [(Algorithm::Direct, 1.15), (Algorithm::Ring, 1.15), (Algorithm::TwoLevel, 1.15)]
@@ -66,18 +66,18 @@ fn every_way_of_64_ranks_gives_the_sum_with_hardly_more_bytes_than_it_needs() {
             let (completed, bytes, time_ns) = run(algorithm, trim, &gradients);
             let errors = completed.iter().map(|done| nmse(&done.outcome.sum, &exact));
             let error = errors.fold(0.0, f64::max);
-            let (cut, packets) = completed.iter().fold((0, 0), |(cut, packets), done| {
-                (cut + done.outcome.stats.trimmed, packets + done.outcome.stats.packets)
+            let (trimmed, packets) = completed.iter().fold((0, 0), |(trimmed, packets), done| {
+                (trimmed + done.outcome.stats.trimmed, packets + done.outcome.stats.packets)
             });
             let share = bytes as f64 / least;
             println!(
                 "| {algorithm} | {} | {:.2} ms | {share:.2} | {:.2} % | {error:.1e} |",
-                if trim { "cuts" } else { "drops" },
+                if trim { "trims" } else { "drops" },
                 time_ns as f64 / 1e6,
-                cut as f64 * 100.0 / packets as f64,
+                trimmed as f64 * 100.0 / packets as f64,
             );
             assert_eq!(completed.len(), usize::from(RANKS));
-            if cut == 0 {
+            if trimmed == 0 {
                 assert!(error < 1e-10, "{algorithm}: {error}");
                 assert!(
                     completed.iter().all(|done| done.outcome.sum == completed[0].outcome.sum),

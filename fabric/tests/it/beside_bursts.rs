@@ -16,9 +16,9 @@ const SLOWER: u64 = 10_000_000_000 / RATE;
 const LENGTH: usize = 262_144;
 
 /// How long `steps` all-reduces took, shortest first, ns. With `others` times the line rate of
-/// neighbours, a fifth of the time, or with nobody else; over a switch that cuts, or one that
+/// neighbours, a fifth of the time, or with nobody else; over a switch that trims, or one that
 /// drops.
-fn durations(workers: u16, cuts: bool, others: u16, steps: u32) -> Vec<u64> {
+fn durations(workers: u16, trims: bool, others: u16, steps: u32) -> Vec<u64> {
     let config = ClusterConfig {
         workers,
         link_bps: RATE,
@@ -34,11 +34,11 @@ fn durations(workers: u16, cuts: bool, others: u16, steps: u32) -> Vec<u64> {
         seed: 1,
         sample_ns: 1_000_000_000,
     };
-    let switch = programmed(&config, cuts);
+    let switch = programmed(&config, trims);
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let endpoint = EndpointConfig {
-            reliability: if cuts { Reliability::Bounded { loss: 0.0 } } else { Reliability::Full },
-            traffic: if cuts { Traffic::Trimmable } else { Traffic::Droppable },
+            reliability: if trims { Reliability::Bounded { loss: 0.0 } } else { Reliability::Full },
+            traffic: if trims { Traffic::Trimmable } else { Traffic::Droppable },
             trim_delay_ns: 20_000 * SLOWER,
             ..EndpointConfig::new(rank, workers, RATE)
         };
@@ -60,7 +60,7 @@ fn durations(workers: u16, cuts: bool, others: u16, steps: u32) -> Vec<u64> {
     durations
 }
 
-/// No rank goes below its part while it is cut. (When it did, the slowest of forty of two ranks
+/// No rank goes below its part while it is trimmed. (When it did, the slowest of forty of two ranks
 /// took 1.7 times what it takes alone.)
 #[test]
 fn beside_bursts_no_all_reduce_takes_longer_than_without() {
@@ -68,7 +68,7 @@ fn beside_bursts_no_all_reduce_takes_longer_than_without() {
         let idle_ns = durations(workers, true, 0, 2)[1] as f64;
         for others in [2, 7] {
             let slowest = durations(workers, true, others, 40)[39] as f64 / idle_ns;
-            println!("cuts, {workers} ranks, {others} others: {slowest:.2} of idle");
+            println!("trims, {workers} ranks, {others} others: {slowest:.2} of idle");
             assert!(slowest < 1.1, "{workers} ranks, {others} others: {slowest}");
         }
     }

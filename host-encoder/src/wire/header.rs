@@ -115,6 +115,13 @@ impl Header {
         Self::parse(&head)
     }
 
+    /// The coordinates that a DATA packet speaks of, which whoever forwards it may read: the mask
+    /// does not cover them.
+    pub fn coordinates_of(bytes: &[u8]) -> Option<usize> {
+        let head = bytes.first_chunk::<HEADER_LEN>()?;
+        blocks_of(u16::from_be_bytes([head[14], head[15]])).map(|(coordinates, _)| coordinates)
+    }
+
     /// The packet's codec.
     pub fn codec(&self) -> Codec {
         Codec::from_id(self.prefix.codec).unwrap_or_default()

@@ -29,16 +29,16 @@ pub(crate) struct Sample {
     pub(crate) pace: f64,
     pub(crate) step_ns: u64,
     bytes: u64,
-    cut: f64,
+    trimmed: f64,
     pub(crate) nmse: f64,
 }
 
 impl Sample {
     pub(crate) fn csv(&self, profile: &Profile) -> String {
-        let Self { at_ns, planes, pace, step_ns, bytes, cut, nmse } = self;
+        let Self { at_ns, planes, pace, step_ns, bytes, trimmed, nmse } = self;
         let (at, step, kilobytes) = (*at_ns as f64 / 1e6, *step_ns as f64 / 1e6, *bytes as f64 / 1e3);
         let link = profile.at(*at_ns) / 1e6;
-        format!("{at:.3},{planes},{pace:.3},{step:.4},{kilobytes:.1},{cut:.4},{nmse:.3e},{link:.0}")
+        format!("{at:.3},{planes},{pace:.3},{step:.4},{kilobytes:.1},{trimmed:.4},{nmse:.3e},{link:.0}")
     }
 }
 
@@ -63,7 +63,7 @@ impl Run {
             "{steps:.0} | {:.1} | {:.0} | {:.1} % | {:.1e} | {progress:.0} | {slowest:.2}",
             mean(&|s| f64::from(s.planes)),
             mean(&|s| s.bytes as f64 / 1e3),
-            mean(&|s| s.cut) * 100.0,
+            mean(&|s| s.trimmed) * 100.0,
             mean(&|s| s.nmse),
         )
     }
@@ -96,8 +96,8 @@ impl<'p> Job<'p> {
         switch.load_pipeline(include_bytes!("../../../p4/build/bmv2/trimwire.json"))?;
         // As the demo's: 120 us of a line of 10 Gbit/s before anything is dropped, marks at a sixth
         // of that.
-        let cut = contender.trims.then_some([20, 60]);
-        let ladder = Ladder { rate_bps: 10_000_000_000, mark: 20, cut, drop: 120, trim_drop: 120 };
+        let trimmed = contender.trims.then_some([20, 60]);
+        let ladder = Ladder { rate_bps: 10_000_000_000, mark: 20, trimmed, drop: 120, trim_drop: 120 };
         program_ladder(switch.pipeline().ok_or("no pipeline")?, &config, &ladder);
         let switch: SharedSwitch = Arc::new(Mutex::new(switch));
         let cluster = Cluster::new(&config, switch.clone(), 9217, |rank| {
@@ -156,7 +156,7 @@ impl<'p> Job<'p> {
             pace,
             step_ns: at_ns - computed_ns,
             bytes: measured.bytes,
-            cut: measured.cut,
+            trimmed: measured.trimmed,
             nmse: errors.sum::<f64>() / f64::from(WORKERS),
         })
     }
@@ -168,7 +168,7 @@ fn counts(completed: &Completed) -> Counts {
         bytes: stats.bytes_expected,
         bytes_arrived: stats.bytes_received,
         packets: stats.packets,
-        cut: stats.trimmed,
+        trimmed: stats.trimmed,
         missing: stats.missing,
         repaired: stats.repaired,
         busy_ns: completed.outcome.duration_ns,

@@ -48,11 +48,15 @@ impl Link {
         let sending = sent / (line * pace.clamp(1e-6, 1.0));
         let room = available * sending + self.buffer;
         let head = if ratio >= SIGNS { SIGNS / ratio } else { SPARSE };
-        let cut =
+        let trimmed =
             if sent <= room || head >= 1.0 { 0.0 } else { ((1.0 - room / sent) / (1.0 - head)).min(1.0) };
-        let arrived = 1.0 - cut * (1.0 - head);
+        let arrived = 1.0 - trimmed * (1.0 - head);
         let delay = self.propagation_ns + sending.max(arrived * through);
-        Step { cut, arrived, ..Step::whole(at_ns.saturating_add(delay as u64), bytes, delay.max(1.0) as u64) }
+        Step {
+            trimmed,
+            arrived,
+            ..Step::whole(at_ns.saturating_add(delay as u64), bytes, delay.max(1.0) as u64)
+        }
     }
 }
 
@@ -67,7 +71,7 @@ mod tests {
         let link = Link { line_bps: GBPS, propagation_ns: 1e6, buffer: 1e5, trims: false };
         // 125 MB at 1 Gbit/s: a second, and two round trips, for it does not fit BDP and buffer.
         let step = link.carry(0, 125_000_000, 1.0, 1.0, GBPS);
-        assert_eq!((step.delay_ns, step.cut), (1_002_000_000, 0.0));
+        assert_eq!((step.delay_ns, step.trimmed), (1_002_000_000, 0.0));
         assert_eq!(link.carry(0, 200_000, 1.0, 1.0, GBPS).delay_ns, 2_600_000);
     }
 
@@ -76,16 +80,16 @@ mod tests {
         let link = Link { line_bps: GBPS, propagation_ns: 0.0, buffer: 0.0, trims: true };
         let (whole, half) =
             (link.carry(0, 1_000_000, 0.75, 1.0, GBPS), link.carry(0, 1_000_000, 0.75, 1.0, GBPS / 2.0));
-        assert_eq!((whole.cut, whole.arrived), (0.0, 1.0));
+        assert_eq!((whole.trimmed, whole.arrived), (0.0, 1.0));
         assert_eq!(half.delay_ns, whole.delay_ns);
         assert!((half.arrived - 0.5).abs() < 1e-9, "{half:?}");
         // Fewer planes at the same spacing fit, and take no longer; left to leave the faster they
         // are trimmed as before.
         let spaced = link.carry(0, 500_000, 0.375, 0.5, GBPS / 2.0);
-        assert_eq!((spaced.cut, spaced.delay_ns), (0.0, whole.delay_ns));
+        assert_eq!((spaced.trimmed, spaced.delay_ns), (0.0, whole.delay_ns));
         assert!((link.carry(0, 500_000, 0.375, 1.0, GBPS / 2.0).arrived - 0.5).abs() < 1e-9);
         // Nothing but heads arrives, and they wait.
         let least = link.carry(0, 1_000_000, 0.75, 1.0, GBPS / 100.0);
-        assert!(least.cut == 1.0 && least.delay_ns > whole.delay_ns, "{least:?}");
+        assert!(least.trimmed == 1.0 && least.delay_ns > whole.delay_ns, "{least:?}");
     }
 }

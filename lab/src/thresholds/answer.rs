@@ -10,7 +10,7 @@ use super::layers::{Layers, LayersError, Rule};
 use super::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
 use super::queue::Limits;
 use super::solve::{Solution, again, solve};
-use super::{Class, Grouping, Layer, appendix_b, of_cut};
+use super::{Class, Grouping, Layer, appendix_b, of_trimmed};
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;
@@ -207,7 +207,7 @@ fn settings(file: &Layers) -> Result<Settings, String> {
         burst: file.burst,
         shallow_size,
         deep_size,
-        trim_costs: [shallow_size, deep_size].map(|size| of_cut(size, packet.coordinates, packet.sealed)),
+        trim_costs: [shallow_size, deep_size].map(|size| of_trimmed(size, packet.coordinates, packet.sealed)),
         trim_cap: file.trim_cap,
         less_important_share: file.less_important.share,
         less_important_energy: file.less_important.energy,

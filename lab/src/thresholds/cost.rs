@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cut costs: the codec's error at that size, from the codec's own constants.
+//! What a trim costs: the codec's error at that size, from the codec's own constants.
 
 use trimwire_encoder::wire::TAG_LEN;
 use trimwire_encoder::{Codec, Decoding, HEADER_LEN, expected_nmse};
@@ -7,16 +7,16 @@ use trimwire_encoder::{Codec, Decoding, HEADER_LEN, expected_nmse};
 /// Ethernet, IPv4 and UDP, and the packet's own header, bytes.
 const HEAD: usize = 42 + HEADER_LEN;
 
-/// Share of a packet's energy that is lost when its frame is cut to `frame` bytes: D_b of the
+/// Share of a packet's energy that is lost when its frame is trimmed to `frame` bytes: D_b of the
 /// planes that are left, 1 when nothing is, 0 for a whole packet.
 ///
-/// Of a plane that is cut through, the coordinates that arrived count
+/// Of a plane that is trimmed through, the coordinates that arrived count
 /// (docs/reference/wire-format.md §6). Of a sealed packet, only planes in front of the last whole
 /// tag do (docs/reference/wire-format.md §12).
 ///
 /// `coordinates` are those of a whole packet, a multiple of 32; `sealed` says whether tags lie
 /// between its planes.
-pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
+pub fn of_trimmed(frame: u64, coordinates: u64, sealed: bool) -> f64 {
     let codec = Codec::Rht;
     let body = frame.saturating_sub(HEAD as u64) as usize;
     let end_of = |planes: u8| codec.plane_offset(planes, coordinates as usize);
@@ -56,32 +56,32 @@ mod tests {
     #[test]
     fn a_cut_costs_little_more_than_the_best_quantiser_of_as_many_bits() {
         for (planes, distortion) in [(1, 0.3634), (2, 0.1175), (4, 0.0095), (8, 4.1e-5)] {
-            let cost = of_cut(frame(planes, false), 448, false);
+            let cost = of_trimmed(frame(planes, false), 448, false);
             assert!((cost / distortion - 1.0).abs() < 0.05, "{planes} planes: {cost}");
         }
-        assert_eq!(of_cut(frame(10, false), 448, false), 0.0);
-        assert_eq!(of_cut(60, 448, false), 1.0);
+        assert_eq!(of_trimmed(frame(10, false), 448, false), 0.0);
+        assert_eq!(of_trimmed(60, 448, false), 1.0);
         // SONiC's default leaves 66 bytes, 1.18 planes, and Spectrum's least 194: three planes and
         // 26 of the fourth's 56 bytes. The wire format's D_3 and D_4.
-        assert!((0.1175..0.3634).contains(&of_cut(128, 448, false)));
+        assert!((0.1175..0.3634).contains(&of_trimmed(128, 448, false)));
         let spectrum = 0.03547 - 26.0 / 56.0 * (0.03547 - 0.00962);
-        assert!((of_cut(256, 448, false) - spectrum).abs() < 1e-4);
+        assert!((of_trimmed(256, 448, false) - spectrum).abs() < 1e-4);
         // Of smaller packets the same bytes are more planes (4.4 planes, error 0.007).
-        assert!((of_cut(256, 352, false) - 0.007).abs() < 0.001);
+        assert!((of_trimmed(256, 352, false) - 0.007).abs() < 0.001);
     }
 
     #[test]
     fn a_byte_more_never_costs_more() {
         for sealed in [false, true] {
-            let costs: Vec<f64> = (0..=1500).map(|frame| of_cut(frame, 448, sealed)).collect();
+            let costs: Vec<f64> = (0..=1500).map(|frame| of_trimmed(frame, 448, sealed)).collect();
             assert!(costs.is_sorted_by(|shorter, longer| shorter >= longer));
         }
     }
 
     #[test]
     fn a_cut_of_a_sealed_packet_is_worth_the_planes_in_front_of_its_last_whole_tag() {
-        let cost = |planes: u8, less: u64| of_cut(frame(planes, true) - less, 448, true);
-        let bare = |planes: u8| of_cut(frame(planes, false), 448, false);
+        let cost = |planes: u8, less: u64| of_trimmed(frame(planes, true) - less, 448, true);
+        let bare = |planes: u8| of_trimmed(frame(planes, false), 448, false);
         assert_eq!([cost(1, 1), cost(1, 0), cost(4, 0), cost(8, 1)], [1.0, bare(1), bare(1), bare(1)]);
         assert_eq!([cost(8, 0), cost(9, 0), cost(10, 1), cost(10, 0)], [bare(8), bare(8), bare(8), 0.0]);
     }

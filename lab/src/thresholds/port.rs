@@ -18,13 +18,13 @@ pub struct Traffic {
     pub less_important_energy: f64,
 }
 
-/// What cutting does. Sizes in shares of a packet of mean size; costs in shares of the packet's
+/// What trimming does. Sizes in shares of a packet of mean size; costs in shares of the packet's
 /// energy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rungs {
-    /// Size after a shallow and after a deep cut.
+    /// Size after a shallow and after a deep trim.
     pub sizes: [f64; 2],
-    /// Energy lost by a shallow and by a deep cut; the loss of a packet is 1.
+    /// Energy lost by a shallow and by a deep trim; the loss of a packet is 1.
     pub costs: [f64; 2],
     /// Share of the line that the trim queue may take.
     pub cap: f64,
@@ -35,10 +35,10 @@ pub struct Rungs {
 pub struct ClassLimits {
     /// Less important packets are refused from here, all from `limits.all`.
     pub limits: Limits,
-    /// Refused less important packets are cut deeply from here, and always shallowly if this is
+    /// Refused less important packets are trimmed deeply from here, and always shallowly if this is
     /// above `limits.all`.
     pub deep: u32,
-    /// Whether refused important packets are cut deeply: their queue has one filling at which they
+    /// Whether refused important packets are trimmed deeply: their queue has one filling at which they
     /// are refused.
     pub important_deep: bool,
 }
@@ -66,7 +66,7 @@ pub struct ClassFate {
     pub capacity: f64,
     /// Shares refused.
     pub refused: Refusals,
-    /// Share of the less important packets that is cut deeply.
+    /// Share of the less important packets that is trimmed deeply.
     pub less_important_deep: f64,
     /// Energy lost of the class's gradient, 0 to 1.
     pub loss: f64,
@@ -77,9 +77,9 @@ pub struct ClassFate {
 pub struct Fate {
     /// By class.
     pub classes: Vec<ClassFate>,
-    /// Share of the line that cut packets ask for.
+    /// Share of the line that trimmed packets ask for.
     pub heads: f64,
-    /// Share of the cut packets that the trim queue refuses.
+    /// Share of the trimmed packets that the trim queue refuses.
     pub heads_lost: f64,
     /// Σ weight × loss.
     pub weighted_loss: f64,
@@ -93,7 +93,7 @@ const ROUNDS: usize = 400;
 /// Strict priority as the paper treats it: a class has what those before it leave of the line, as
 /// if it had that all the time. Where the paper subtracts offered loads, this subtracts carried
 /// ones, so that the sum of loads may be above 1; without losses the two are the same. The trim
-/// queue comes before all classes, up to its cap, and takes from the line what the cuts send it,
+/// queue comes before all classes, up to its cap, and takes from the line what the trims send it,
 /// which depends on the line that it leaves: the least share that agrees with itself is taken.
 pub fn fate(traffic: &Traffic, rungs: Option<&Rungs>, limits: &PortLimits) -> Fate {
     let Some(rungs) = rungs else { return with_trim_share(traffic, None, limits, 0.0).0 };
@@ -130,19 +130,19 @@ fn with_trim_share(traffic: &Traffic, rungs: Option<&Rungs>, limits: &PortLimits
         capacity = (capacity - carried).max(0.0);
     }
 
-    // Cut packets per time, shallow and deep.
-    let mut cut = [0.0; 2];
+    // Trimmed packets per time, shallow and deep.
+    let mut trimmed = [0.0; 2];
     for ((class, limits), arrivals) in classes.iter().zip(&limits.classes).zip(&traffic.arrivals) {
         let less = arrivals * theta;
-        cut[0] += less * (class.refused.less_important - class.less_important_deep);
-        cut[1] += less * class.less_important_deep;
-        cut[usize::from(limits.important_deep)] += arrivals * (1.0 - theta) * class.refused.important;
+        trimmed[0] += less * (class.refused.less_important - class.less_important_deep);
+        trimmed[1] += less * class.less_important_deep;
+        trimmed[usize::from(limits.important_deep)] += arrivals * (1.0 - theta) * class.refused.important;
     }
     let (heads, heads_lost, taken) = match rungs {
         None => (0.0, 0.0, 0.0),
         Some(rungs) => {
-            let heads = cut[0] * rungs.sizes[0] + cut[1] * rungs.sizes[1];
-            let number = cut[0] + cut[1];
+            let heads = trimmed[0] * rungs.sizes[0] + trimmed[1] * rungs.sizes[1];
+            let number = trimmed[0] + trimmed[1];
             // M/M/1/m again, in heads of their mean size.
             let lost = if number <= 0.0 {
                 0.0

@@ -36,7 +36,7 @@ fn trim_feedback_sends_what_arrives_with_a_few_percent_trimmed() {
             let ratio = controller.ratio();
             let step = link.carry(now, (job.gradient * ratio) as u64, ratio, controller.pace(), available);
             now = step.at_ns + job.compute_ns;
-            trims.push(step.cut);
+            trims.push(step.trimmed);
             controller.step(&step).unwrap();
         }
         let settled = &trims[16..];

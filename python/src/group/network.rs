@@ -91,7 +91,7 @@ impl App {
         add(&totals.operations, 1);
         add(&totals.failed, u64::from(result.is_err()));
         add(&totals.packets, stats.packets);
-        add(&totals.cut, stats.trimmed);
+        add(&totals.trimmed, stats.trimmed);
         add(&totals.missing, stats.missing);
         add(&totals.sent, stats.sent);
         add(&totals.repaired, stats.repaired);

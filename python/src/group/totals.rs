@@ -12,7 +12,7 @@ pub(super) struct Totals {
     pub(super) operations: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) packets: AtomicU64,
-    pub(super) cut: AtomicU64,
+    pub(super) trimmed: AtomicU64,
     pub(super) missing: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) repaired: AtomicU64,

@@ -74,8 +74,7 @@ impl Outgoing {
     ) -> Next {
         let waited_ns = now_ns.saturating_sub(self.progress_ns);
         if waited_ns >= timeouts.patience_ns {
-            let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
-            return Next::Failed(TransferError::Stalled { peer, message, packets, missing, waited_ns });
+            return Next::Failed(self.stalled(progress.missing, waited_ns));
         }
         // Another part of the answer is to come, or was lost.
         if !self.flight.knows_all(progress) {

@@ -26,12 +26,12 @@ fn entry(matches: Vec<MatchValue>, action: ActionSpec) -> TableEntry {
     TableEntry { matches, priority: 0, action, metadata: Vec::new() }
 }
 
-/// Where a queue marks, cuts and drops, µs at `rate_bps`.
+/// Where a queue marks, trims and drops, µs at `rate_bps`.
 pub(crate) struct Ladder {
     pub(crate) rate_bps: u64,
     pub(crate) mark: u128,
-    /// Where it cuts to eight planes and to one; `None`: it does not.
-    pub(crate) cut: Option<[u128; 2]>,
+    /// Where it trims to eight planes and to one; `None`: it does not.
+    pub(crate) trimmed: Option<[u128; 2]>,
     pub(crate) drop: u128,
     pub(crate) trim_drop: u128,
 }
@@ -40,8 +40,8 @@ pub(crate) struct Ladder {
 /// The trim queue takes `trim_drop_us`.
 #[allow(dead_code, reason = "an example has a ladder of its own")]
 pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool, trim_drop_us: u128) {
-    let cut = trim.then_some([20, 60]);
-    let ladder = Ladder { rate_bps: RATE, mark: 120, cut, drop: 120, trim_drop: trim_drop_us };
+    let trimmed = trim.then_some([20, 60]);
+    let ladder = Ladder { rate_bps: RATE, mark: 120, trimmed, drop: 120, trim_drop: trim_drop_us };
     program_ladder(pipeline, config, &ladder);
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn program_ladder(pipeline: &mut Pipeline, config: &ClusterConfig, la
             .table_insert("Ingress.ipv4_route", &entry(vec![route], ActionSpec::Member(u32::from(rank) + 1)))
             .unwrap();
     }
-    let trimmable = if ladder.cut.is_some() { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
+    let trimmable = if ladder.trimmed.is_some() { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
     for (dscp, action, queue) in [
         (3, trimmable, 5),
         (19, "Ingress.set_plain", 5),
@@ -84,7 +84,7 @@ pub(crate) fn program_ladder(pipeline: &mut Pipeline, config: &ClusterConfig, la
     for port in 1..=config.workers {
         for queue in [5, 6, 7] {
             for importance in [0, 1] {
-                let [shallow, deep] = ladder.cut.unwrap_or([ladder.drop; 2]).map(us);
+                let [shallow, deep] = ladder.trimmed.unwrap_or([ladder.drop; 2]).map(us);
                 let thresholds = [
                     (us(ladder.mark), 32),
                     (shallow, 32),
@@ -111,7 +111,7 @@ pub(crate) fn program_ladder(pipeline: &mut Pipeline, config: &ClusterConfig, la
     }
 }
 
-/// Cut packets may take so many bytes a 1,024 µs of a port, and so many at once.
+/// Trimmed packets may take so many bytes a 1,024 µs of a port, and so many at once.
 #[allow(dead_code, reason = "one program of several uses it")]
 pub(crate) fn cap(pipeline: &mut Pipeline, port: u16, (rate, burst): (u32, u32)) {
     let key = MatchValue::Exact(bytes(port.into(), 9));
