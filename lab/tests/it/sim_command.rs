@@ -142,7 +142,7 @@ runs:
 fn a_grid_is_tried_with_one_seed_and_its_best_made_with_all_beside_the_run() {
     let folder = folder_with(TUNED);
     std::fs::create_dir_all(folder.path().join("docs/figures")).unwrap();
-    let page = folder.path().join("docs/page.md");
+    let page = folder.path().join("docs").join("page.md");
     std::fs::write(&page, "<!-- generated: small nothing -->\n<!-- end -->\n").unwrap();
     let output = figures(folder.path(), &["--write"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
