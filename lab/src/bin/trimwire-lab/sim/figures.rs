@@ -199,7 +199,7 @@ impl Figure {
         let mut table = tables::of(file, &all);
         let picture = tables::picture(file, &all);
         if picture.is_some() {
-            table += &format!("\n![Error against time](../figures/{}.svg)\n", self.name);
+            table.extend(["\n![Error against time](../figures/", &self.name, ".svg)\n"]);
         }
         (table, picture)
     }

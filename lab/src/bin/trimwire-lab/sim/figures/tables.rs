@@ -72,8 +72,8 @@ fn tried(file: &File, runs: &[Seeded]) -> String {
         let Some((by, count)) = file.grid(number) else { continue };
         counts.push(format!("{name} {count}"));
         titles.push(by.title());
-        for at in number + 1..=number + count {
-            let Some(first) = runs[at].get(..1).map(<[RunReport]>::to_vec) else { continue };
+        for (at, reports) in runs.iter().enumerate().skip(number + 1).take(count) {
+            let Some(first) = reports.get(..1).map(<[RunReport]>::to_vec) else { continue };
             let value = by.of(&first[0]).unwrap_or(f64::INFINITY);
             let cells = [by, error].map(|column| cell(column, &first)).join(" | ");
             let settings = file.settings(at).unwrap_or_default();
