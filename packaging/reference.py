@@ -328,7 +328,7 @@ def scenario_page() -> str:
     defaults = dict(re.findall(r"^(?:pub\(super\) )?fn (\w+)\(\) -> \w+ \{\n    ([^\n;]+)\n\}", text, re.MULTILINE))
     page = "# The scenario file\n\n`trimwire-lab sim SCENARIO.yaml` reads it. Unknown keys are refused.\n"
     todo, done = ["File"], {"File"}
-    simple = {"Duration": "time", "Rate": "rate", "Bytes": "size", "String": "text", "bool": "`true`, `false`", "f64": "number", "f32": "number"}
+    simple = {"Duration": "time", "Rate": "rate", "Bytes": "size", "String": "text", "bool": "`true`, `false`", "f64": "number", "f32": "number", "TuneWords": "map of keys to lists"}
 
     def kind(rust: str) -> str:
         if found := re.fullmatch(r"(Option|Vec)<(.+)>", rust):
@@ -348,6 +348,8 @@ def scenario_page() -> str:
         struct = todo.pop(0)
         rows = []
         for comment, attributes, name, rust in re.findall(r"((?:^    ///.*\n)*)((?:^    #\[.*\n)*)^    (?:pub(?:\(super\))? )?(\w+): (.+),$", structs[struct], re.MULTILINE):
+            if "serde(skip)" in attributes:
+                continue
             about = " ".join(re.findall(r"/// (.*)", comment))
             if not about:
                 sys.exit(f"{SCENARIO}: {struct}.{name} has no comment, which would be its line in the reference")

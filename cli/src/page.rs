@@ -134,6 +134,18 @@ impl Page {
     }
 }
 
+impl Figure {
+    /// The figure alone, as a file of SVG with its colours.
+    pub fn picture(&self) -> String {
+        let alone = "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background: var(--paper)\" ";
+        svg::draw(self).replacen("<svg ", alone, 1).replacen(
+            ">\n",
+            &format!(">\n<style>{STYLE}</style>\n"),
+            1,
+        ) + "\n"
+    }
+}
+
 /// At most `most` points of a distribution: the share of the samples that is not above each.
 pub fn cumulative(samples: &[f64], most: usize) -> Vec<(f64, f64)> {
     let mut sorted = samples.to_vec();
@@ -208,6 +220,17 @@ mod tests {
         for class in ["level", "s0", "s6"] {
             assert!(STYLE.contains(&format!(".{class} ")), "{class} has a colour");
         }
+    }
+
+    #[test]
+    fn a_picture_alone_has_its_colours_and_numbers_at_its_dots() {
+        let mut figure = page("a").figures.remove(0);
+        figure.series[0].mark = Mark::Dots;
+        let picture = figure.picture();
+        assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{picture}");
+        assert!(
+            picture.contains("<style>") && picture.contains(">1</text>") && picture.contains(">1 a</text>")
+        );
     }
 
     #[test]

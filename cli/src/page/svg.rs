@@ -43,7 +43,14 @@ pub(super) fn draw(figure: &Figure) -> String {
             names.push(&series.name);
         }
     }
-    let (keys, rows) = legend(&names);
+    // Dots, which have no pattern, have numbers.
+    let numbered = drawn.iter().any(|(series, _)| matches!(series.mark, Mark::Dots));
+    let words: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| if numbered { format!("{} {name}", at + 1) } else { (*name).to_owned() })
+        .collect();
+    let (keys, rows) = legend(&words);
     let mut svg = String::new();
     let _ = writeln!(
         svg,
@@ -116,7 +123,12 @@ fn mark(svg: &mut String, series: &Series, number: usize, places: &[(f64, f64)])
             for (x, y) in places {
                 let _ = writeln!(
                     svg,
-                    "<circle class=\"dot s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{name}</title></circle>"
+                    "<circle class=\"dot s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{name}</title></circle>\
+                     <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                    x + 5.0,
+                    // Dots on one line have their numbers at different heights.
+                    y - 4.0 - 11.0 * (number % 3) as f64,
+                    number + 1
                 );
             }
         }
@@ -136,7 +148,7 @@ fn mark(svg: &mut String, series: &Series, number: usize, places: &[(f64, f64)])
 }
 
 /// Names of series with their colours, below the axes, and the rows that they take.
-fn legend(names: &[&str]) -> (String, usize) {
+fn legend(names: &[String]) -> (String, usize) {
     let (mut svg, mut x, mut row) = (String::new(), LEFT, 0_u32);
     for (number, name) in names.iter().enumerate() {
         let width = 40.0 + LETTER * name.chars().count() as f64;

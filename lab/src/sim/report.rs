@@ -15,18 +15,19 @@ pub struct RunReport {
     pub flows: u64,
     /// Of these, not over when the run was ended.
     pub unfinished: u64,
-    /// Flow completion times of those that are over.
-    pub fct_mean_s: f64,
+    /// Flow completion times of those that are over; `None` of none.
+    pub fct_mean_s: Option<f64>,
     /// Median, the least time that half of the flows keep to.
-    pub fct_p50_s: f64,
+    pub fct_p50_s: Option<f64>,
     /// Likewise for 99 in 100.
-    pub fct_p99_s: f64,
+    pub fct_p99_s: Option<f64>,
     /// Likewise for 999 in 1,000.
-    pub fct_p999_s: f64,
+    pub fct_p999_s: Option<f64>,
     /// Of the slowest flow.
-    pub fct_max_s: f64,
-    /// From the begin of the first flow or computation to the end of the last.
-    pub completion_s: f64,
+    pub fct_max_s: Option<f64>,
+    /// From the begin of the first flow or computation to the end of the last; `None` where nothing
+    /// ended.
+    pub completion_s: Option<f64>,
     /// Least time in which the busiest host's link carries the payload; waits for computation are
     /// not in it.
     pub ideal_s: f64,
@@ -47,8 +48,8 @@ pub struct RunReport {
     /// Time-outs of senders.
     pub timeouts: u64,
     /// Error of the gradients by the codec's closed form, NMSE = λ − 1
-    /// (docs/reference/wire-format.md), over all flows; 0 where everything arrived.
-    pub nmse: f64,
+    /// (docs/reference/wire-format.md), over all flows that are over; 0 where everything arrived.
+    pub nmse: Option<f64>,
     /// Pauses that switches asked for (PFC).
     #[serde(default)]
     pub pauses: u64,
@@ -92,11 +93,12 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
     let over = all.clone().filter(|flow| !demands[flow.demand].computes());
     let mut times: Vec<u64> = over.clone().map(|flow| flow.duration_ns).collect();
     times.sort_unstable();
-    let quantile = |share: f64| seconds(quantile(&times, share));
+    let some = |value: f64| (!times.is_empty()).then_some(value);
+    let quantile = |share: f64| some(seconds(quantile(&times, share)));
     let mean =
         times.iter().map(|&time| u128::from(time)).sum::<u128>() as f64 / times.len().max(1) as f64 / 1e9;
-    let first = all.clone().map(|flow| flow.began_ns).min().unwrap_or(0);
-    let last = all.map(|flow| flow.began_ns + flow.duration_ns).max().unwrap_or(0);
+    let first = all.clone().map(|flow| flow.began_ns).min();
+    let last = all.map(|flow| flow.began_ns + flow.duration_ns).max();
     let (mut bytes, mut error) = (0.0, 0.0);
     for flow in over {
         let weight = demands[flow.demand].bytes as f64;
@@ -109,12 +111,12 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         name: prepared.name.clone(),
         flows: demands.iter().filter(|demand| demand.foreground && !demand.computes()).count() as u64,
         unfinished: outcome.unfinished,
-        fct_mean_s: mean,
+        fct_mean_s: some(mean),
         fct_p50_s: quantile(0.5),
         fct_p99_s: quantile(0.99),
         fct_p999_s: quantile(0.999),
         fct_max_s: quantile(1.0),
-        completion_s: seconds(last - first),
+        completion_s: first.zip(last).map(|(first, last)| seconds(last - first)),
         ideal_s: prepared.ideal_s,
         packet_hops: outcome.packet_hops,
         packet_hops_per_second: (outcome.packet_hops as f64 / wall_s.max(1e-9)).round(),
@@ -124,7 +126,7 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         repaired_share: share(outcome.repairs),
         marked_share: share(outcome.switches.marked),
         timeouts: outcome.timeouts,
-        nmse: if bytes > 0.0 { error / bytes } else { 0.0 },
+        nmse: (bytes > 0.0).then_some(error / bytes),
         pauses: outcome.switches.pauses,
         paused_s: seconds(outcome.switches.paused_ns),
         queue_max_bytes: outcome.switches.most_bytes,

@@ -9,6 +9,7 @@ mod locate;
 mod prepare;
 mod training;
 mod transports;
+mod tune;
 mod words;
 
 pub use super::quantity::{Bytes, Duration, Rate};

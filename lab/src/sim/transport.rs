@@ -18,6 +18,7 @@ mod trimwire;
 use super::packet::{HEAD, Packet};
 pub use dcqcn::DcqcnConfig;
 pub use mlt::MltConfig;
+pub(crate) use planes::{WHOLE, bits, bytes_of, coordinates};
 use std::collections::VecDeque;
 pub use trimwire::Peers;
 use trimwire_agent::rate::RateConfig;
@@ -237,12 +238,22 @@ pub struct TrimwireConfig {
     pub window: u64,
     /// Source ports that are sprayed over; 1 keeps a flow on one path.
     pub paths: u16,
+    /// Planes of a whole packet, 1 to 10.
+    pub planes: u8,
 }
 
 impl TrimwireConfig {
     /// With the numbers that scenarios have where they give none.
     pub fn new(delivery: Delivery, law: RateConfig) -> Self {
-        Self { delivery, law, trim_delay_ns: 20_000, important: 0.5, window: 8 << 20, paths: 64 }
+        Self {
+            delivery,
+            law,
+            trim_delay_ns: 20_000,
+            important: 0.5,
+            window: 8 << 20,
+            paths: 64,
+            planes: planes::WHOLE,
+        }
     }
 }
 
@@ -278,7 +289,7 @@ impl Transport {
             Self::Mlt(config) => Box::new(mlt::MltReceiver::new(&flow, config)),
             Self::Dcqcn(config) => Box::new(dcqcn::DcqcnReceiver::new(&flow, config)),
             Self::Trimwire(config) | Self::Ranks(config, _) => {
-                Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery))
+                Box::new(trimwire::TrimwireReceiver::new(flow, config))
             }
         }
     }

@@ -49,6 +49,38 @@ fn every_network_of_espressos_table_5_has_a_plan_that_is_so_much_faster_than_non
 }
 
 #[test]
+fn plans_with_the_authors_times_are_what_the_page_prints() {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/results").join("espresso.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.split("## With the authors' times").nth(1).expect("a section");
+    for (title, model, cluster) in [
+        ("BERT", "bert-base", "nvlink-100g"),
+        ("GPT-2", "gpt-2", "nvlink-100g"),
+        ("UGATIT", "ugatit", "nvlink-100g"),
+        ("VGG16", "vgg16", "pcie-25g"),
+        ("LSTM", "lstm", "pcie-25g"),
+        ("ResNet101", "resnet101", "pcie-25g"),
+    ] {
+        let row = rows.lines().find(|line| line.starts_with(&format!("| {title} |"))).expect("a row");
+        let [model, cluster] = paths(&format!("espresso/{model}.yaml"), &format!("{cluster}.yaml"));
+        let plan = json(&[&model, &cluster, "--json"]);
+        let seconds = |key: &str| plan[key].as_f64().expect("a number");
+        let over = seconds("uncompressed_seconds") / seconds("iteration_seconds");
+        let strategy = plan["strategy"].as_array().expect("a list");
+        let compresses =
+            |choice: &&serde_json::Value| choice["option"].as_str().unwrap().contains("compress");
+        let compressed = strategy.iter().filter(compresses).count();
+        for cell in [
+            format!("{over:.2}"),
+            format!("| {compressed} of {} |", strategy.len()),
+            format!("| {:.3} |", seconds("iteration_seconds") / seconds("upper_bound_seconds")),
+        ] {
+            assert!(row.contains(&cell), "{title}: {cell} is not in {row}");
+        }
+    }
+}
+
+#[test]
 fn a_plan_is_drawn_and_checked_against_its_model() {
     let folder = tempfile::tempdir().unwrap();
     let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");

@@ -118,6 +118,126 @@ fn a_page_is_written_and_what_it_prints_is_compared() {
     );
 }
 
+const TUNED: &str = "\
+scenario: tuned
+payload: 4032
+topology: { star: { hosts: 4, rate: 100Gbps, delay: 1us } }
+workload: { incast: { senders: 3, bytes: 100KB } }
+columns: [p99, nmse]
+seeds: 2
+quick: true
+runs:
+  - { name: trim, transport: { trimwire: {} } }
+  - name: DCTCP
+    transport: { dctcp: {} }
+    switch: { buffer: 20KB }
+    tune:
+      by: p99
+      transport.dctcp: [{}, { spray: true, duplicates: 1000 }]
+      transport.dctcp.rto_min: [1ms, 10ms]
+      switch.buffer: [20KB, 5MB]
+";
+
+#[test]
+fn a_grid_is_tried_with_one_seed_and_its_best_made_with_all_beside_the_run() {
+    let folder = folder_with(TUNED);
+    std::fs::create_dir_all(folder.path().join("docs/figures")).unwrap();
+    let page = folder.path().join("docs").join("page.md");
+    std::fs::write(&page, "<!-- generated: small nothing -->\n<!-- end -->\n").unwrap();
+    let output = figures(folder.path(), &["--write"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let written = std::fs::read_to_string(&page).unwrap();
+    // A path for each packet is worth nothing at one switch, and neither is a short time-out where
+    // nothing is dropped: the first of equals is printed.
+    for row in ["| trim | 0.0", "| DCTCP | 0.0", "| DCTCP, best of 8: rto_min 1ms, buffer 5MB | 0.0"] {
+        assert!(written.contains(row), "{row}: {written}");
+    }
+    let tried: Vec<f64> = written
+        .lines()
+        .filter(|line| line.starts_with("| DCTCP | ") && line.contains("buffer"))
+        .map(|line| line.split(" | ").nth(2).unwrap().parse().unwrap())
+        .collect();
+    assert!(tried.len() == 8 && tried.is_sorted() && tried[7] > 10.0 * tried[0], "{written}");
+    let kept = std::fs::read_dir(folder.path().join("kept/small")).unwrap();
+    let made = kept.filter(|file| file.as_ref().unwrap().path().display().to_string().ends_with(".run.json"));
+    assert_eq!(made.count(), 2 + 2 + 8 + 1, "two seeds of both runs, one of the grid, two of its best");
+    assert!(figures(folder.path(), &["--check"]).status.success());
+    let picture = folder.path().join("docs/figures/small.svg");
+    assert!(std::fs::read_to_string(&picture).unwrap().contains("3 DCTCP, best of 8"));
+    std::fs::write(&picture, "<svg/>").unwrap();
+    let failed = figures(folder.path(), &["--check"]);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && said.contains("figures/small.svg is another"), "{said}");
+    // `sim` makes a setting that is named, and no grid otherwise.
+    let runs = |more: &[&str]| {
+        let args = [&["sim", "scenarios/small.yaml", "--json"], more].concat();
+        json(&trimwire(&args, folder.path()).stdout)["runs"].as_array().unwrap().len()
+    };
+    assert_eq!(runs(&[]), 2);
+    assert_eq!(runs(&["--run", "DCTCP: rto_min 10ms, buffer 20KB"]), 1);
+}
+
+#[test]
+fn mistakes_in_a_grid_are_named_with_their_line_and_key() {
+    for (from, to, says) in [
+        ("dctcp.rto_min:", "dctcp.rto_mim:", ":16: tune: transport.dctcp.rto_mim: unknown field `rto_mim`"),
+        ("[1ms, 10ms]", "[1ms, 10 parsec]", ":16: tune: transport.dctcp.rto_min: invalid value"),
+        ("[1ms, 10ms]", "1ms", ":16: tune: transport.dctcp.rto_min: valid is a list"),
+        ("[1ms, 10ms]", "[1ms, 0ms]", ":16: rto_min: 0; valid are times above 0"),
+        ("switch.buffer: [20KB, 5MB]", "switch.packets: [8]", ":17: packets: switches of dctcp do not"),
+        ("switch.buffer: [20KB, 5MB]", "switch.buffer: []", ":17: tune: switch.buffer: valid is a list"),
+        ("switch.buffer: [20KB, 5MB]", "switch.buffer.x: [1]", ":17: tune: switch.buffer.x: x: what it"),
+        ("switch.buffer: [20KB, 5MB]", "name: [a, b]", ":17: tune: name: valid are the other keys"),
+        (
+            "transport.dctcp: [{}, {",
+            "transport: [{ ndp: {} }, {",
+            ":15: tune: transport: unknown field `spray`",
+        ),
+        ("by: p99", "by: p98", "unknown variant `p98`"),
+        ("by: p99\n", "\n", "missing field `by`"),
+    ] {
+        let text = TUNED.replace(from, to);
+        assert_ne!(text, TUNED, "{from}");
+        let folder = folder_with(&text);
+        let output = trimwire(&["sim", "scenarios/small.yaml"], folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && said.contains(says), "{to}: {said}");
+    }
+}
+
+#[test]
+fn planes_are_bytes_of_a_coordinate_in_packets_of_as_many_coordinates() {
+    let run = |transport: &str| {
+        let text = SCENARIO.replace("{ trimwire: {} }", transport);
+        let output =
+            trimwire(&["sim", "scenarios/small.yaml", "--json", "--run", "trim"], folder_with(&text).path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let run = json(&output.stdout)["runs"][0].take();
+        (run["packets"].as_u64().unwrap(), run["ideal_s"].as_f64().unwrap(), run["nmse"].as_f64().unwrap())
+    };
+    let (_, whole_s, _) = run("{ ndp: {} }");
+    // 100 KB in f32 are 25,000 coordinates, in packets of 1,344.
+    let repaired = |planes: u8| run(&format!("{{ trimwire: {{ planes: {planes}, window: 24KB }} }}"));
+    let mut errors = Vec::new();
+    for (planes, of_f32) in [(10, 0.75), (9, 0.5), (8, 0.25), (1, 1.0 / 32.0)] {
+        let (packets, ideal_s, nmse) = repaired(planes);
+        assert_eq!(packets, 3 * 19, "{planes} planes");
+        assert!((ideal_s / whole_s - of_f32).abs() < 1e-3, "{planes} planes: {ideal_s}");
+        errors.push(nmse);
+    }
+    // By the closed form, where nothing is trimmed.
+    assert!(errors.is_sorted() && errors[0] < 1e-8 && errors[3] > 0.57, "{errors:?}");
+    for (transport, says) in [
+        ("{ trimwire: { planes: 11 } }", "small.yaml:6: planes: 11; valid are 1 to 10"),
+        ("{ trimwire: { planes: 9 } }, compression: 2", "small.yaml:6: compression: planes say"),
+    ] {
+        let folder = folder_with(&SCENARIO.replace("{ trimwire: {} }", transport));
+        let output = trimwire(&["sim", "scenarios/small.yaml"], folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && said.contains(says), "{said}");
+    }
+}
+
 #[test]
 fn quick_figures_of_the_repository_are_what_its_pages_print() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,6 +301,25 @@ fn flows_that_did_not_finish_are_told_beside_the_times_of_the_others() {
         assert!(text.contains("trim: 3 flows did not finish; times are of the others."), "{text}");
     }
     assert!(said.matches("did not finish").count() == 2 && !said.contains("short: "), "{said}");
+}
+
+#[test]
+fn where_nothing_finished_there_are_no_times_and_no_error() {
+    let folder = folder_with(&SCENARIO.replace("seeds: 2", "limit: 1us"));
+    let json_of = trimwire(&["sim", "scenarios/small.yaml", "--json"], folder.path());
+    let value: serde_json::Value = serde_json::from_slice(&json_of.stdout).unwrap();
+    let run = &value["runs"][0];
+    assert_eq!(run["unfinished"], 3);
+    for key in ["fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_p999_s", "fct_max_s", "completion_s", "nmse"] {
+        assert!(run[key].is_null(), "{key}: {}", run[key]);
+    }
+    let said = trimwire(&["sim", "scenarios/small.yaml"], folder.path());
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let row = said.lines().find(|line| line.starts_with("trim ")).unwrap();
+    assert_eq!(row.matches('–').count(), 5, "{row}");
+    assert!(figures(folder.path(), &[]).status.success());
+    let table = std::fs::read_to_string(folder.path().join("kept/small/table.md")).unwrap();
+    assert!(table.contains("| trim (3 flows not over) | – | – | – |"), "{table}");
 }
 
 /// Help of a command and of all below it, by the words that call it.

@@ -198,10 +198,14 @@ impl Files for Beside<'_> {
 fn choose(file: &File, names: &[String]) -> anyhow::Result<Vec<usize>> {
     let runs: Vec<&str> = file.run_names().collect();
     if let Some(name) = names.iter().find(|name| !runs.contains(&name.as_str())) {
-        anyhow::bail!("--run {name}: the scenario has no such run; valid are {}", runs.join(", "));
+        anyhow::bail!("--run {name}: the scenario has no such run; valid are {}", runs.join("; "));
     }
-    let chosen = |run: &&str| names.is_empty() || names.iter().any(|name| name == run);
-    Ok((0..runs.len()).filter(|&number| chosen(&runs[number])).collect())
+    // A grid's are made where they are named.
+    let chosen = |number: &usize| {
+        let all = names.is_empty() && file.settings(*number).is_none();
+        all || names.iter().any(|name| name == runs[*number])
+    };
+    Ok((0..runs.len()).filter(chosen).collect())
 }
 
 const TITLES: [&str; 13] = [
@@ -230,20 +234,21 @@ fn left(run: &RunReport) -> Option<String> {
 }
 
 fn row(run: &RunReport) -> Vec<String> {
+    let none = || "–".to_owned();
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     vec![
         run.name.clone(),
         run.flows.to_string(),
         run.unfinished.to_string(),
-        time(run.fct_mean_s),
-        time(run.fct_p99_s),
-        time(run.fct_max_s),
-        time(run.completion_s),
+        run.fct_mean_s.map_or_else(none, time),
+        run.fct_p99_s.map_or_else(none, time),
+        run.fct_max_s.map_or_else(none, time),
+        run.completion_s.map_or_else(none, time),
         time(run.ideal_s),
         percent(run.trimmed_share),
         percent(run.dropped_share),
         percent(run.repaired_share),
-        format!("{:.1e}", run.nmse),
+        run.nmse.map_or_else(none, |nmse| format!("{nmse:.1e}")),
         format!("{:.2} M", run.packet_hops_per_second / 1e6),
     ]
 }

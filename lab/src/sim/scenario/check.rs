@@ -4,6 +4,7 @@
 use super::locate::{Wrong, wrong};
 use super::words::{DctcpWords, SwitchWords, TransportWords, TrimwireWords};
 use crate::sim::quantity::{Bytes, Duration};
+use crate::sim::transport::WHOLE;
 use std::fmt::Display;
 
 /// Source ports of an agent at most (`EndpointConfig::source_ports`).
@@ -63,6 +64,11 @@ fn trimwire(words: &TrimwireWords, fastest_bps: u64) -> Result<(), Wrong> {
     if !(1..=MOST_PATHS).contains(&words.paths) {
         let valid = format!("1 to {MOST_PATHS}, as many source ports as an agent has");
         return refuse("trimwire", "paths", &words.paths, &valid);
+    }
+    if let Some(planes) = words.planes
+        && !(1..=WHOLE).contains(&planes)
+    {
+        return refuse("trimwire", "planes", &planes, "1 to 10");
     }
     if let Some(Bytes(window)) = words.window
         && window < LEAST_WINDOW

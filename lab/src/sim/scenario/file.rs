@@ -3,6 +3,7 @@
 
 use super::figure::{Claim, Measure, columns};
 use super::locate::line_of;
+use super::tune::{TuneWords, expand};
 use super::words::{SwitchWords, TransportWords};
 use crate::espresso::Model;
 use crate::sim::discipline::Rungs;
@@ -118,6 +119,14 @@ pub(super) struct Run {
     pub(super) payload: Option<u32>,
     /// Divide the bytes of every flow by this [default: 1].
     pub(super) compression: Option<f64>,
+    /// Settings to try with the first seed: `by`, the column of which the best has least, and by keys such as `switch.buffer` the values. `sim figures` makes the run and the best with all seeds.
+    pub(super) tune: Option<TuneWords>,
+    /// Its place in the file, which it shares with what its grid makes of it.
+    #[serde(skip)]
+    pub(super) item: usize,
+    /// Of what a grid made: its settings in words.
+    #[serde(skip)]
+    pub(super) settings: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -420,7 +429,7 @@ const NUMBERS: [(&str, &str); 6] = [
 ];
 
 /// An error of the parser in the words of the file's author.
-fn reason(error: &yaml_serde::Error) -> String {
+pub(super) fn reason(error: &yaml_serde::Error) -> String {
     NUMBERS.iter().fold(error.to_string(), |text, (code, words)| text.replace(code, words))
 }
 
@@ -434,7 +443,8 @@ impl File {
     /// Reads a scenario; `name` is the file's, for messages.
     pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScenarioError> {
         let yaml = |error| ScenarioError::Yaml { file: name.to_owned(), reason: reason(&error) };
-        let file: Self = yaml_serde::from_str(text).map_err(yaml)?;
+        let mut file: Self = yaml_serde::from_str(text).map_err(yaml)?;
+        file.runs = expand(text, name, file.runs)?;
         if file.runs.is_empty() {
             let (line, reason) = (line_of(text, &["runs"], None), "runs: there are none".to_owned());
             return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
@@ -449,7 +459,7 @@ impl File {
             return refuse("limit", "limit: 0; valid are times above 0, such as 10s".to_owned());
         }
         if let Some(again) = repeated(&file.runs) {
-            let line = line_of(text, &["runs", "name"], Some(again));
+            let line = line_of(text, &["runs", "name"], Some(file.runs[again].item));
             let reason =
                 format!("name: another run is '{}', too; valid are names that differ", file.runs[again].name);
             return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
@@ -467,6 +477,18 @@ impl File {
         self.runs.iter().map(|run| run.name.as_str())
     }
 
+    /// The column by which a run is tuned, and how many of those that follow it are its grid.
+    pub fn grid(&self, number: usize) -> Option<(Measure, usize)> {
+        let run = self.runs.get(number)?;
+        let tune = run.tune.as_ref().filter(|_| run.settings.is_none())?;
+        Some((tune.by, self.runs[number + 1..].iter().take_while(|next| next.settings.is_some()).count()))
+    }
+
+    /// Of what a grid made of a run: its settings in words.
+    pub fn settings(&self, number: usize) -> Option<&str> {
+        self.runs.get(number)?.settings.as_deref()
+    }
+
     /// All that a run follows from, but for the seed and what stands in other files; and the names of those.
     pub fn input(&self, number: usize) -> Option<(String, Vec<&str>)> {
         let Self { limit, payload, training, links, reroute, .. } = self;
@@ -478,6 +500,8 @@ impl File {
         let of_trace = workload.trace.as_ref().map(|trace| trace.file.as_str());
         let files =
             [topology.fabric.as_deref(), of_servers, of_ring, of_trace].into_iter().flatten().collect();
+        // What else is tried, and where the run stands, change nothing of it.
+        let run = Run { tune: None, item: 0, settings: None, ..run.clone() };
         let text = format!(
             "{limit:?} {payload:?} {training:?} {links:?} {reroute:?} {topology:?} {workload:?} {run:?}"
         );

@@ -14,6 +14,7 @@ use crate::sim::packet::HEAD;
 use crate::sim::program::Programs;
 use crate::sim::setup::{LinkChange, Setup};
 use crate::sim::topology::{Shape, Topology};
+use crate::sim::transport::{WHOLE, bits, bytes_of};
 use crate::sim::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
     permutation, ring, trace,
@@ -64,7 +65,12 @@ impl File {
                 Some(&"links" | &"training") => false,
                 _ => true,
             };
-            let line = if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
+            let tuned = run.tune.as_ref().filter(|_| run.settings.is_some());
+            let line = match tuned.and_then(|tune| tune.key_of(&path)) {
+                Some(key) => line_of(text, &["runs", "tune", key], Some(run.item)),
+                None if own => line_of(text, &inside, Some(run.item)),
+                None => line_of(text, &path, None),
+            };
             refuse(line, format!("{reason} (run '{}')", run.name))
         })
     }
@@ -98,7 +104,15 @@ fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<P
     let fastest_bps = topology.cards().iter().map(|(_, link, _)| link.rate_bps).max().unwrap_or(rate_bps);
     check::transport(&run.transport, fastest_bps)?;
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
-    let compression = run.compression.unwrap_or(1.0);
+    let planes = run.transport.trimwire.as_ref().and_then(|words| words.planes);
+    let compression = match (planes, run.compression) {
+        (Some(_), Some(_)) => {
+            return wrong(&["compression"], "compression: planes say what a coordinate takes".to_owned());
+        }
+        // Of f32.
+        (Some(planes), None) => 32.0 / f64::from(bits(planes)),
+        (None, given) => given.unwrap_or(1.0),
+    };
     let training = match &file.training {
         Some(training) => {
             Some(Training::new(training, words, &topology, payload, compression, &transport, files)?)
@@ -122,7 +136,8 @@ fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<P
     let setup = Setup {
         topology,
         demands,
-        payload,
+        // As many coordinates as with all planes.
+        payload: planes.map_or(payload, |planes| bytes_of(planes, payload, WHOLE)),
         transport,
         rule,
         programs,

@@ -7,7 +7,7 @@ use super::locate::{Wrong, wrong};
 use crate::sim::random::mix;
 use crate::sim::setup::{LinkChange, Setup};
 use crate::sim::topology::Topology;
-use crate::sim::transport::Transport;
+use crate::sim::transport::{Transport, bits, coordinates};
 use crate::sim::workload::{AllReduce, Background, Begin, Demand, Sizes, all_reduce};
 
 /// Steps at most.
@@ -23,11 +23,18 @@ const MOST_COORDINATES: usize = 1 << 27;
 /// How gradients travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
-    /// In packets of the codec rht, ten planes, of which what arrived is decoded: three bytes a
-    /// coordinate.
-    Planes,
+    /// In packets of the codec rht with so many planes, of which what arrived is decoded.
+    Planes(u8),
     /// As floats of so many bytes, 4 or 2; what was lost counts as zero (MLT).
     Floats(u8),
+}
+
+impl Coding {
+    /// Coordinates of a packet of so much payload; none where no packets are encoded.
+    pub fn of_packet(self, payload: u32) -> Option<usize> {
+        let Self::Planes(planes) = self else { return None };
+        Some(coordinates(payload, planes) as usize)
+    }
 }
 
 /// A job of all hosts, each of which owns a shard of the gradient and has a replica of the weights.
@@ -100,7 +107,7 @@ impl Training {
             return Err((at("learning_rate"), reason));
         }
         let coding = coding(transport, compression)?;
-        if coding == Coding::Planes && !payload.is_multiple_of(96) {
+        if matches!(coding, Coding::Planes(_)) && !payload.is_multiple_of(96) {
             let reason = format!(
                 "payload: {payload}; valid in a training are multiples of 96, of 32 coordinates each"
             );
@@ -149,7 +156,7 @@ impl Training {
     /// What a step puts on the network.
     pub(super) fn all_reduce(&self) -> AllReduce {
         let bytes = match self.coding {
-            Coding::Planes => 3 * self.shard,
+            Coding::Planes(planes) => bits(planes) as usize * self.shard / 8,
             Coding::Floats(bytes) => usize::from(bytes) * self.shard,
         };
         AllReduce { bytes: bytes as u64, compute_ns: self.compute_ns, jitter_ns: self.jitter_ns }
@@ -194,18 +201,23 @@ impl Training {
 }
 
 fn coding(transport: &Transport, compression: f64) -> Result<Coding, Wrong> {
-    let planes = matches!(transport, Transport::Trimwire(_) | Transport::Ranks(..));
-    match (planes, compression) {
-        (true, 1.0) => Ok(Coding::Planes),
-        (true, other) => {
-            let reason = format!(
-                "compression: {other}; gradients in planes take three bytes a coordinate, valid is none"
-            );
-            wrong(&["compression"], reason)
-        }
-        (false, 1.0) => Ok(Coding::Floats(4)),
-        (false, 2.0) => Ok(Coding::Floats(2)),
-        (false, other) => {
+    if let Transport::Trimwire(config) | Transport::Ranks(config, _) = transport {
+        return match compression {
+            // Without planes of its own, and with.
+            1.0 => Ok(Coding::Planes(config.planes)),
+            other if other == 32.0 / f64::from(bits(config.planes)) => Ok(Coding::Planes(config.planes)),
+            other => wrong(
+                &["compression"],
+                format!(
+                    "compression: {other}; gradients in planes take three bytes a coordinate, or what `planes` take; valid is none"
+                ),
+            ),
+        };
+    }
+    match compression {
+        1.0 => Ok(Coding::Floats(4)),
+        2.0 => Ok(Coding::Floats(2)),
+        other => {
             let reason = format!("compression: {other}; valid in a training are 1, f32, and 2, f16");
             wrong(&["compression"], reason)
         }

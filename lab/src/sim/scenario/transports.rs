@@ -88,6 +88,7 @@ pub(super) fn transport(
         config.important = words.important;
         config.window = words.window.map_or(config.window, |bytes| bytes.0);
         config.paths = words.paths.max(1);
+        config.planes = words.planes.unwrap_or(config.planes);
         made.push(Transport::Trimwire(config));
     }
     match made.len() {

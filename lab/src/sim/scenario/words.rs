@@ -179,6 +179,8 @@ pub(super) struct TrimwireWords {
     /// UDP source ports to spray over, 1 to 256.
     #[serde(default = "ports")]
     pub(super) paths: u16,
+    /// Planes that are sent, 1 to 10, of a gradient whose flows are in f32: 9 take two bytes a coordinate. Packets have as many coordinates as with ten [default: ten, and the flows' bytes as they are].
+    pub(super) planes: Option<u8>,
 }
 
 fn hundredth() -> f64 {

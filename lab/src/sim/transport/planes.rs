@@ -5,25 +5,35 @@
 use crate::sim::packet::HEAD;
 use trimwire_encoder::quantiser;
 
-/// Planes of a whole packet.
+/// All planes.
 pub(crate) const WHOLE: u8 = 10;
 
-/// Bytes of the first `planes` planes of a packet whose ten take `payload` bytes: an eighth of a
-/// byte a coordinate for each of the first eight, a byte for the two others.
-pub(crate) fn bytes_of(planes: u8, payload: u32) -> u32 {
-    let coordinates = payload / 3;
+/// Bits of a coordinate in so many planes: one for each of the first eight, eight for the two
+/// others.
+pub(crate) fn bits(planes: u8) -> u32 {
+    u32::from(planes) + 7 * u32::from(planes.saturating_sub(8))
+}
+
+/// Coordinates of a packet, `whole` planes of which take `payload` bytes.
+pub(crate) fn coordinates(payload: u32, whole: u8) -> u32 {
+    8 * payload / bits(whole).max(1)
+}
+
+/// Bytes of the first `planes` planes of a packet whose `whole` planes take `payload` bytes.
+pub(crate) fn bytes_of(planes: u8, payload: u32, whole: u8) -> u32 {
+    let coordinates = coordinates(payload, whole);
     match planes {
+        _ if planes >= whole => payload,
         0..=8 => coordinates.div_ceil(8) * u32::from(planes),
-        9 => 2 * coordinates,
-        _ => payload,
+        _ => coordinates * bits(planes) / 8,
     }
 }
 
-/// Planes that a frame holds whole, of a packet whose ten take `payload` bytes, when it begins
-/// behind `skipped` of them.
-pub(crate) fn held(length: u32, skipped: u32, payload: u32) -> u8 {
+/// Planes that a frame holds whole, of a packet whose `whole` planes take `payload` bytes, when it
+/// begins behind `skipped` bytes of them.
+pub(crate) fn held(length: u32, skipped: u32, payload: u32, whole: u8) -> u8 {
     let end = skipped + length.saturating_sub(HEAD);
-    (0..=WHOLE).rev().find(|&planes| bytes_of(planes, payload) <= end).unwrap_or(0)
+    (0..=whole).rev().find(|&planes| bytes_of(planes, payload, whole) <= end).unwrap_or(0)
 }
 
 /// The share of a Gaussian coordinate's energy that so many planes keep: 1 − D_b
@@ -41,12 +51,16 @@ mod tests {
         // 448 coordinates: signs in a frame of 118 bytes, eight planes in 510, nine in 958, ten in
         // 1,406.
         for (planes, frame) in [(1, 118), (8, 510), (9, 958), (10, 1_406)] {
-            assert_eq!(bytes_of(planes, 1_344) + HEAD, frame);
-            assert_eq!(held(frame, 0, 1_344), planes);
-            assert_eq!(held(frame - 1, 0, 1_344), planes - 1);
+            assert_eq!(bytes_of(planes, 1_344, WHOLE) + HEAD, frame);
+            assert_eq!(held(frame, 0, 1_344, WHOLE), planes);
+            assert_eq!(held(frame - 1, 0, 1_344, WHOLE), planes - 1);
+            // A packet that has no more planes than these holds the same coordinates.
+            assert_eq!(coordinates(frame - HEAD, planes), 448);
+            assert_eq!(bytes_of(1, frame - HEAD, planes) + HEAD, 118);
+            assert_eq!(held(frame, 0, frame - HEAD, planes), planes);
         }
         // What follows eight planes is the two others.
-        assert_eq!(held(HEAD + 896, 448, 1_344), 10);
+        assert_eq!(held(HEAD + 896, 448, 1_344, WHOLE), 10);
     }
 
     #[test]

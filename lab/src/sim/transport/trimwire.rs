@@ -8,7 +8,7 @@ mod flight;
 mod peers;
 mod receiver;
 
-use super::planes::{self, WHOLE};
+use super::planes;
 use super::{Delivery, Flow, Sender, Sent, TrimwireConfig};
 use crate::sim::packet::{CONTROL, CONTROL_CLASS, Ecn, HEAD, Kind, Packet, Trimming};
 use crate::sim::random::mix;
@@ -134,7 +134,7 @@ impl TrimwireSender {
 
     fn length(&self, number: u32) -> u32 {
         let whole = self.flow.payload_of(number);
-        HEAD + whole - planes::bytes_of(self.flight.planes(number), whole)
+        HEAD + whole - planes::bytes_of(self.flight.planes(number), whole, self.config.planes)
     }
 
     fn all_sent(&self) -> bool {
@@ -152,8 +152,8 @@ impl TrimwireSender {
         for report in reports {
             let path = report.entropy.wrapping_sub(PORTS);
             let Some(taken) = self.flight.take(report, path) else { continue };
-            let whole = taken.planes == WHOLE;
-            if taken.before < WHOLE && (whole || (taken.before == 0 && !self.full())) {
+            let whole = taken.planes == self.config.planes;
+            if taken.before < self.config.planes && (whole || (taken.before == 0 && !self.full())) {
                 self.left = self.left.saturating_sub(1);
             }
             if taken.awaited && !whole && self.full() {

@@ -97,6 +97,35 @@ struct Row {
     priority: Option<u8>,
 }
 
+/// Columns of a row, those first that every file has.
+const COLUMNS: [&str; 7] = ["id", "op", "hosts", "bytes", "time", "after", "priority"];
+const NEEDED: usize = 3;
+
+/// The line of a record that the reader finds from `position` on: comments and empty lines before
+/// it count.
+fn line_of(text: &str, position: Option<&csv::Position>) -> u64 {
+    let from = position.map_or(1, csv::Position::line).max(1);
+    let before = text.lines().skip(from as usize - 1);
+    from + before.take_while(|line| line.is_empty() || line.starts_with('#')).count() as u64
+}
+
+/// Checks the names of columns.
+fn check_header(text: &str, header: &csv::StringRecord) -> Result<(), TraceError> {
+    let line = line_of(text, header.position());
+    let refuse = |reason| Err(TraceError { line, reason });
+    if let Some(unknown) = header.iter().find(|name| !COLUMNS.contains(name)) {
+        return refuse(format!("{unknown}: there is no such column; valid are {}", COLUMNS.join(", ")));
+    }
+    for (at, name) in COLUMNS.iter().enumerate() {
+        match header.iter().filter(|other| other == name).count() {
+            0 if at < NEEDED => return refuse(format!("{name}: this column is missing")),
+            0 | 1 => {}
+            _ => return refuse(format!("{name}: this column is there twice")),
+        }
+    }
+    Ok(())
+}
+
 /// Reads a trace for a network of so many hosts; every message has so many times fewer bytes, at
 /// least 1.
 ///
@@ -109,19 +138,22 @@ pub fn trace(text: &str, hosts: u32, compression: f64) -> Result<Vec<Demand>, Tr
         csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
     let mut made =
         Maker { demands: Vec::new(), ends: BTreeMap::new(), waits: 0, computes_ns: 0, hosts, compression };
-    let headers = reader.headers().map_err(|error| refused(&error))?.clone();
+    let headers = reader.headers().map_err(|error| refused(text, &error))?.clone();
+    check_header(text, &headers)?;
     for record in reader.records() {
-        let record = record.map_err(|error| refused(&error))?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let row: Row = record.deserialize(Some(&headers)).map_err(|error| refused(&error))?;
-        made.add(&row).map_err(|reason| TraceError { line, reason: format!("{}: {reason}", row.id) })?;
+        let record = record.map_err(|error| refused(text, &error))?;
+        let row: Row = record.deserialize(Some(&headers)).map_err(|error| refused(text, &error))?;
+        made.add(&row).map_err(|reason| TraceError {
+            line: line_of(text, record.position()),
+            reason: format!("{}: {reason}", row.id),
+        })?;
     }
     Ok(made.demands)
 }
 
 /// An error of the reader, with its line where it has one.
-fn refused(error: &csv::Error) -> TraceError {
-    let line = error.position().map_or(1, csv::Position::line);
+fn refused(text: &str, error: &csv::Error) -> TraceError {
+    let line = line_of(text, error.position());
     let reason = match error.kind() {
         csv::ErrorKind::Deserialize { err, .. } => err.kind().to_string(),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -250,6 +282,9 @@ impl Maker {
             return Err(format!("hosts: {} needs two or more", row.op));
         }
         let bytes = row.bytes.ok_or_else(|| format!("bytes: there are none; {} needs them", row.op))?;
+        if bytes.0 == 0 {
+            return Err(format!("bytes: 0; valid for {} are 1B and more", row.op));
+        }
         let whole = matches!(row.op, Operation::Send | Operation::Broadcast);
         let parts = if whole { 1 } else { hosts as u64 };
         let bytes = (bytes.0.div_ceil(parts) as f64 / self.compression.max(1.0)) as u64;
@@ -395,15 +430,26 @@ mod tests {
             ("a,send,0 1,1 parsec,,\n", 2, "a size"),
             ("a,send,0 1,1MB\n", 2, "fields"),
             ("a,compute,0-7,,8000000s,\n", 2, "100 days"),
+            ("a,send,0 1,0B,,\n", 2, "1B and more"),
+            ("# a comment\n\na,compute,9,,1ms,\n", 4, "up to 7"),
+            ("a,compute,0,,1ms,\n# b\nb,send,0 1,1 parsec,,\n", 4, "a size"),
+            ("# c\na,send,0 1,1MB\n", 3, "fields"),
         ] {
             let error = read(rows).unwrap_err();
             assert!(error.line == line && error.reason.contains(word), "{rows}{error}");
         }
-        assert!(trace("id,op,hosts,bites\n", 8, 1.0).unwrap().is_empty());
+        for (header, line, word) in [
+            ("id,op,hosts,bites\n", 1, "bites"),
+            ("# a job\nid,op,hosts,bites\n", 2, "bites"),
+            ("id,op\n", 1, "hosts"),
+            ("id,op,hosts,time,op\n", 1, "twice"),
+        ] {
+            let error = trace(&format!("{header}a,send,0 1,1MB,\n"), 8, 1.0).unwrap_err();
+            assert!(error.line == line && error.reason.contains(word), "{header}{error}");
+            assert!(trace(header, 8, 1.0).is_err(), "without rows: {header}");
+        }
         // The square of them would be made before anybody counted.
         let error = trace(&format!("{HEADER}a,all-to-all,0-16383,1MB,,\n"), 16_384, 1.0).unwrap_err();
         assert!(error.reason.contains("4000000"), "{error}");
-        let error = trace("id,op,hosts,bites\na,send,0 1,1MB\n", 8, 1.0).unwrap_err();
-        assert!(error.reason.contains("bites"), "{error}");
     }
 }

@@ -12,7 +12,7 @@ mod tables;
 
 use super::options::processors;
 use super::page::{self, Curves};
-use super::{Scenario, create, human, run_one, write};
+use super::{Scenario, create, human, read, run_one, write};
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
 use anyhow::Context as _;
@@ -127,52 +127,85 @@ fn figures(options: &Options) -> Result<Vec<Figure>, Failure> {
 }
 
 impl Figure {
-    /// Its runs, by name and seed, their keys and files.
-    fn runs(&self) -> anyhow::Result<Vec<Vec<(u64, String, PathBuf)>>> {
-        let names = self.scenario.file.run_names().enumerate();
-        names
-            .map(|(number, name)| {
-                let of_seed = |seed| {
-                    let key = keys::of_run(&self.scenario, number, seed)?;
-                    anyhow::Ok((seed, key, self.folder.join(file_name(number, name, seed))))
-                };
-                self.scenario.seeds().map(of_seed).collect()
-            })
-            .collect()
+    /// All runs' results: of each run with all seeds, of what a grid made of it with the first, of
+    /// the best of these with all. With `make` what is not there is made, otherwise it is `None`.
+    fn all(&self, make: bool) -> Result<Option<Vec<Vec<Kept>>>, Failure> {
+        let file = &self.scenario.file;
+        let mut all = Vec::new();
+        for number in 0..file.run_names().count() {
+            let seeds = if file.settings(number).is_some() { 1 } else { file.seeds as usize };
+            let Some(kept) = self.with_seeds(number, 0..seeds, make)? else { return Ok(None) };
+            all.push(kept);
+        }
+        let reports: Vec<Vec<RunReport>> = all.iter().map(|kept| reports(kept)).collect();
+        for number in (0..all.len()).filter_map(|number| tables::best(file, &reports, number)) {
+            let Some(mut rest) = self.with_seeds(number, 1..file.seeds as usize, make)? else {
+                return Ok(None);
+            };
+            all[number].append(&mut rest);
+        }
+        Ok(Some(all))
+    }
+
+    /// A run's results with some of the seeds.
+    fn with_seeds(
+        &self,
+        number: usize,
+        which: std::ops::Range<usize>,
+        make: bool,
+    ) -> Result<Option<Vec<Kept>>, Failure> {
+        let name = self.scenario.file.run_names().nth(number).unwrap_or_default();
+        let mut all = Vec::new();
+        for seed in self.scenario.seeds().skip(which.start).take(which.len()) {
+            let key = keys::of_run(&self.scenario, number, seed)?;
+            let path = self.folder.join(file_name(number, name, seed));
+            match kept(&path, &key) {
+                Some(kept) => all.push(kept),
+                None if make => all.push(self.run_and_keep(number, seed, key, &path)?),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
     }
 
     /// Makes what is not there, writes the page of plots, and the table where pages print it.
     fn make(&self, options: &Options) -> Outcome {
         create(&self.folder)?;
-        let (mut firsts, mut curves, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, seeds) in self.runs()?.into_iter().enumerate() {
-            let mut reports = Vec::new();
-            for (at, (seed, key, path)) in seeds.into_iter().enumerate() {
-                let kept = match kept(&path, &key) {
-                    Some(kept) => kept,
-                    None => self.run_and_keep(number, seed, key, &path)?,
-                };
-                if at == 0 {
-                    firsts.push(kept.report.clone());
-                    curves.push(kept.curves);
-                }
-                reports.push(kept.report);
-            }
-            all.push(reports);
-        }
-        let results = self.scenario.results(firsts);
+        let all = self.all(true)?.unwrap_or_default();
+        let firsts: Vec<&Kept> = all.iter().filter_map(|kept| kept.first()).collect();
+        let results = self.scenario.results(firsts.iter().map(|kept| kept.report.clone()).collect());
+        let curves: Vec<Curves> = firsts.iter().map(|kept| kept.curves.clone()).collect();
         write(&self.folder.join("index.html"), &page::html(&results, &curves))?;
         let json = serde_json::to_string_pretty(&results).context("cannot write results as JSON")?;
         write(&self.folder.join("results.json"), &(json + "\n"))?;
-        let table = tables::of(&self.scenario.file, &all);
+        let (table, picture) = self.printed(&all);
         write(&self.folder.join("table.md"), &table)?;
         print(&format!("{}\n{table}\n{}\n\n", human(&results), self.folder.join("index.html").display()))?;
         if options.write
             && let Some(printed) = pages::find(Path::new(DOCS), &self.name)?
         {
             printed.replace(&keys::of_figure(&self.scenario, processors())?, &table)?;
+            if let Some(picture) = picture {
+                write(&self.picture(), &picture)?;
+            }
         }
         Ok(())
+    }
+
+    /// What pages print, and the picture beside it where settings were tried.
+    fn printed(&self, all: &[Vec<Kept>]) -> (String, Option<String>) {
+        let file = &self.scenario.file;
+        let all: Vec<Vec<RunReport>> = all.iter().map(|kept| reports(kept)).collect();
+        let mut table = tables::of(file, &all);
+        let picture = tables::picture(file, &all);
+        if picture.is_some() {
+            table.extend(["\n![Error against time](../figures/", &self.name, ".svg)\n"]);
+        }
+        (table, picture)
+    }
+
+    fn picture(&self) -> PathBuf {
+        Path::new(DOCS).join("figures").join(&self.name).with_extension("svg")
     }
 
     fn run_and_keep(&self, number: usize, seed: u64, key: String, path: &Path) -> Result<Kept, Failure> {
@@ -191,9 +224,8 @@ impl Figure {
         let Some(printed) = pages::find(Path::new(DOCS), &self.name)? else { return Ok(Checked::Same) };
         let (place, name) = (printed.place(), &self.name);
         let command = format!("trimwire-lab sim figures {} --only {name} --write", options.folder.display());
-        let runs = self.runs()?;
-        let there = runs.iter().flatten().all(|(_, key, path)| kept(path, key).is_some());
-        if !there && !self.scenario.file.quick {
+        create(&self.folder)?;
+        let Some(all) = self.all(self.scenario.file.quick)? else {
             let key = keys::of_figure(&self.scenario, processors())?;
             let stale = format!(
                 "{place}: {name} is of another scenario, or its runs begin otherwise (its key is {}, \
@@ -201,22 +233,8 @@ impl Figure {
                 printed.key
             );
             return Ok(if printed.key == key { Checked::Same } else { Checked::Stale(stale) });
-        }
-        let mut all = Vec::new();
-        for (number, seeds) in runs.into_iter().enumerate() {
-            let mut reports = Vec::new();
-            for (seed, key, path) in seeds {
-                let kept = if let Some(kept) = kept(&path, &key) {
-                    kept
-                } else {
-                    create(&self.folder)?;
-                    self.run_and_keep(number, seed, key, &path)?
-                };
-                reports.push(kept.report);
-            }
-            all.push(reports);
-        }
-        let table = tables::of(&self.scenario.file, &all);
+        };
+        let (table, picture) = self.printed(&all);
         let differs = printed.text.lines().zip(table.lines()).enumerate().find(|(_, (old, new))| old != new);
         if let Some((at, (old, new))) = differs {
             let line = printed.line + at + 1;
@@ -224,13 +242,17 @@ impl Figure {
                 "{place}: {name}, line {line}:\n  printed {old}\n  is      {new}\n  {command}"
             )));
         }
-        let same = printed.text == table;
-        Ok(if same {
-            Checked::Same
-        } else {
-            Checked::Differs(format!("{place}: {name} has other rows: {command}"))
+        let drawn = picture.is_none_or(|picture| read(&self.picture()).is_ok_and(|there| there == picture));
+        Ok(match (printed.text == table, drawn) {
+            (true, true) => Checked::Same,
+            (false, _) => Checked::Differs(format!("{place}: {name} has other rows: {command}")),
+            _ => Checked::Differs(format!("{place}: {} is another: {command}", self.picture().display())),
         })
     }
+}
+
+fn reports(kept: &[Kept]) -> Vec<RunReport> {
+    kept.iter().map(|kept| kept.report.clone()).collect()
 }
 
 /// A printed figure beside these sources.

@@ -88,14 +88,10 @@ pub(super) fn html(results: &Results, curves: &[Curves]) -> String {
                 series: lines(results, curves, |curves| curves.over_time.clone()),
                 levels: Vec::new(),
             },
-            Figure {
-                title: "Tail against error",
-                caption: "A dot a run, the lower and the further to the left the better.",
-                x: Axis::linear("99th percentile of completion times", Unit::Seconds),
-                y: Axis::linear("NMSE", Unit::Plain),
-                series: results.runs.iter().map(dot).collect(),
-                levels: Vec::new(),
-            },
+            error_against_time(
+                Axis::logarithmic("99th percentile of completion times", Unit::Seconds),
+                results.runs.iter().filter_map(dot).collect(),
+            ),
         ],
     };
     if curves.iter().any(|curves| !curves.accuracy.is_empty()) {
@@ -123,6 +119,19 @@ fn lines(results: &Results, curves: &[Curves], points: impl Fn(&Curves) -> Vec<(
     results.runs.iter().zip(curves).map(series).collect()
 }
 
-fn dot(run: &RunReport) -> Series {
-    Series { name: run.name.clone(), points: vec![(run.fct_p99_s, run.nmse)], mark: Mark::Dots }
+fn dot(run: &RunReport) -> Option<(String, f64, f64)> {
+    Some((run.name.clone(), run.fct_p99_s?, run.nmse?))
+}
+
+/// Error against time: a dot a run, of a name, a time and an error.
+pub(super) fn error_against_time(x: Axis, dots: Vec<(String, f64, f64)>) -> Figure {
+    let series = |(name, time, error)| Series { name, points: vec![(time, error)], mark: Mark::Dots };
+    Figure {
+        title: "Error against time",
+        caption: "A dot a run, the lower and the further to the left the better.",
+        x,
+        y: Axis::linear("NMSE", Unit::Plain),
+        series: dots.into_iter().map(series).collect(),
+        levels: Vec::new(),
+    }
 }

@@ -14,7 +14,7 @@ use crate::training::job::{Hyper, Job, exact_sum, relative_error};
 use crate::training::mlp::Mlp;
 use anyhow::Context as _;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Job as Seeds, Layout, Message, PLANES, StreamId, f16,
+    Codec, Decoder, Decoding, Encoder, Envelope, Job as Seeds, Layout, Message, StreamId, f16,
 };
 use trimwire_lab::sim::report::{RunReport, TrainingReport, quantile, report};
 use trimwire_lab::sim::run::{Outcome, run as simulate};
@@ -105,11 +105,8 @@ struct Wire {
 
 impl Wire {
     fn new(training: &Training, payload: u32, hosts: usize, seed: u64) -> anyhow::Result<Self> {
-        let per_packet = match training.coding {
-            Coding::Planes => payload as usize / 3,
-            // No packets are encoded; any layout does.
-            Coding::Floats(_) => training.shard,
-        };
+        // Where no packets are encoded, any layout does.
+        let per_packet = training.coding.of_packet(payload).unwrap_or(training.shard);
         // A shard is one row, however long.
         let layout = Layout::new(training.shard, per_packet.min(8_160))
             .and_then(|layout| layout.with_row_log2(15))
@@ -181,9 +178,9 @@ impl Wire {
     }
 
     fn encode(&mut self, values: &[f32], source: usize, number: u32) -> anyhow::Result<()> {
-        if self.coding == Coding::Planes {
+        if let Coding::Planes(planes) = self.coding {
             let envelope = envelope(source, number)?;
-            self.encoder.encode(values, envelope, PLANES, &mut self.message).context("a gradient")?;
+            self.encoder.encode(values, envelope, planes, &mut self.message).context("a gradient")?;
             self.decoder.reset(envelope);
         }
         Ok(())
@@ -193,7 +190,7 @@ impl Wire {
     /// means all of all.
     fn send(&mut self, values: &[f32], planes: &[u8], sum: &mut [f32]) -> anyhow::Result<()> {
         match self.coding {
-            Coding::Planes => {
+            Coding::Planes(_) => {
                 let Self { encoder, decoder, message, .. } = self;
                 let layout = encoder.layout();
                 anyhow::ensure!(
@@ -263,7 +260,7 @@ pub(super) fn human(runs: &[RunReport]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimwire_encoder::expected_nmse;
+    use trimwire_encoder::{PLANES, expected_nmse};
     use trimwire_lab::sim::scenario::File;
 
     const HOSTS: usize = 4;
@@ -312,6 +309,8 @@ mod tests {
             ("transport: { dctcp: {} }", Outcome::default(), 1e-13),
             ("transport: { dctcp: {} }, compression: 2", Outcome::default(), 1e-6),
             ("transport: { trimwire: {} }", arrived(19, |_| PLANES), 1e-11),
+            // Two bytes a coordinate, as many to a packet.
+            ("transport: { trimwire: { planes: 9 } }", arrived(19, |_| 9), 1e-5),
         ];
         for (run, outcome, bound) in cases {
             for sum in wire(run).all_reduce(3, &gradients, &outcome).unwrap() {

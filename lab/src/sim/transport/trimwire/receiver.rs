@@ -2,8 +2,7 @@
 //! The receiving end.
 
 use crate::sim::packet::{CONTROL, Ecn, Kind, Packet, Report};
-use crate::sim::transport::planes::{self, WHOLE};
-use crate::sim::transport::{Delivery, Flow, Receiver};
+use crate::sim::transport::{Delivery, Flow, Receiver, TrimwireConfig, planes};
 use std::collections::VecDeque;
 use trimwire_agent::config::TimeoutConfig;
 
@@ -15,6 +14,8 @@ const ACK_EVERY: u32 = 10;
 pub(in crate::sim::transport) struct TrimwireReceiver {
     flow: Flow,
     delivery: Delivery,
+    /// Planes that a packet is sent with.
+    sent: u8,
     planes: Vec<u8>,
     /// Packets of which something has come, and of which everything has.
     some: u32,
@@ -29,11 +30,12 @@ pub(in crate::sim::transport) struct TrimwireReceiver {
 }
 
 impl TrimwireReceiver {
-    pub(in crate::sim::transport) fn new(flow: Flow, delivery: Delivery) -> Self {
+    pub(in crate::sim::transport) fn new(flow: Flow, config: &TrimwireConfig) -> Self {
         let planes = vec![0; flow.packets() as usize];
         Self {
             flow,
-            delivery,
+            delivery: config.delivery,
+            sent: config.planes,
             planes,
             some: 0,
             whole: 0,
@@ -58,10 +60,10 @@ impl TrimwireReceiver {
         let whole = self.flow.payload_of(packet.number);
         let Some(held) = self.planes.get_mut(packet.number as usize) else { return };
         // What begins behind planes that are not there is of no use.
-        if packet.rank <= planes::bytes_of(*held, whole) {
-            let now_held = planes::held(packet.length, packet.rank, whole).max(*held);
+        if packet.rank <= planes::bytes_of(*held, whole, self.sent) {
+            let now_held = planes::held(packet.length, packet.rank, whole, self.sent).max(*held);
             self.some += u32::from(*held == 0 && now_held > 0);
-            self.whole += u32::from(*held < WHOLE && now_held == WHOLE);
+            self.whole += u32::from(*held < self.sent && now_held == self.sent);
             *held = now_held;
         }
         if self.reports.is_empty() {

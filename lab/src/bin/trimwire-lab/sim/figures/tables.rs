@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A figure as documentation prints it: a row a run, and what its paper claims beside ours.
 
+use super::super::page;
+use crate::page::{Axis, Unit as Marks};
 use std::fmt::Write as _;
 use trimwire_lab::sim::report::RunReport;
 use trimwire_lab::sim::scenario::{Claim, File, Measure, Unit};
@@ -12,8 +14,7 @@ pub(super) type Seeded = Vec<RunReport>;
 pub(super) fn of(file: &File, runs: &[Seeded]) -> String {
     let titles: Vec<&str> = file.columns.iter().map(|column| column.title()).collect();
     let mut text = format!("| run | {} |\n|---|{}\n", titles.join(" | "), "---|".repeat(titles.len()));
-    for reports in runs {
-        let name = reports.first().map_or("", |report| report.name.as_str());
+    for (name, reports) in rows(file, runs) {
         let left: u64 = reports.iter().map(|report| report.unfinished).sum();
         let cells: Vec<String> = file.columns.iter().map(|&column| cell(column, reports)).collect();
         let open = if left > 0 { format!(" ({left} flows not over)") } else { String::new() };
@@ -22,6 +23,7 @@ pub(super) fn of(file: &File, runs: &[Seeded]) -> String {
     if file.seeds > 1 {
         let _ = writeln!(text, "\nMedian of {} seeds (least to most).", file.seeds);
     }
+    text += &tried(file, runs);
     if !file.claims.is_empty() {
         text.push_str("\n| the paper's claim | theirs | ours |\n|---|---|---|\n");
         // Misses first.
@@ -30,6 +32,95 @@ pub(super) fn of(file: &File, runs: &[Seeded]) -> String {
         claims.into_iter().for_each(|(_, row)| text.push_str(&row));
     }
     text
+}
+
+/// What a table has a row of: each run, and the best that its grid made of it.
+fn rows<'a>(file: &File, runs: &'a [Seeded]) -> Vec<(String, &'a Seeded)> {
+    let mut rows = Vec::new();
+    for (number, (name, reports)) in file.run_names().zip(runs).enumerate() {
+        if file.settings(number).is_none() {
+            rows.push((name.to_owned(), reports));
+        }
+        if let (Some((_, count)), Some(best)) = (file.grid(number), best(file, runs, number)) {
+            let settings = file.settings(best).unwrap_or_default();
+            rows.push((format!("{name}, best of {count}: {settings}"), &runs[best]));
+        }
+    }
+    rows
+}
+
+/// The run that is the best of a run's grid, with the first seed: of those in which most flows
+/// ended, the first with the least of what it is tuned by.
+pub(super) fn best(file: &File, runs: &[Seeded], number: usize) -> Option<usize> {
+    let (by, count) = file.grid(number)?;
+    let rank = |number: usize| {
+        let report = runs.get(number)?.first()?;
+        Some((report.unfinished, by.of(report)?))
+    };
+    let ranked = (number + 1..=number + count).filter_map(|number| Some((rank(number)?, number)));
+    let least = ranked.min_by(|((left, a), _), ((other, b), _)| left.cmp(other).then(a.total_cmp(b)));
+    least.map(|(_, number)| number)
+}
+
+/// All settings that were tried, in the order of what they are tuned by.
+fn tried(file: &File, runs: &[Seeded]) -> String {
+    let error = error(file);
+    let mut tried: Vec<(usize, f64, String)> = Vec::new();
+    let mut counts = Vec::new();
+    let mut titles = Vec::new();
+    for (number, name) in file.run_names().enumerate() {
+        let Some((by, count)) = file.grid(number) else { continue };
+        counts.push(format!("{name} {count}"));
+        titles.push(by.title());
+        for (at, reports) in runs.iter().enumerate().skip(number + 1).take(count) {
+            let Some(first) = reports.get(..1).map(<[RunReport]>::to_vec) else { continue };
+            let value = by.of(&first[0]).unwrap_or(f64::INFINITY);
+            let cells = [by, error].map(|column| cell(column, &first)).join(" | ");
+            let settings = file.settings(at).unwrap_or_default();
+            tried.push((number, value, format!("| {name} | {settings} | {cells} |\n")));
+        }
+    }
+    if tried.is_empty() {
+        return String::new();
+    }
+    tried.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    titles.dedup();
+    let rows: String = tried.into_iter().map(|(_, _, row)| row).collect();
+    format!(
+        "\n<details><summary>Settings tried with the first seed: {}</summary>\n\n\
+         | run | settings | {} | {} |\n|---|---|---|---|\n{rows}\n</details>\n",
+        counts.join(", "),
+        titles.join(" or "),
+        error.title()
+    )
+}
+
+/// The error that a scenario's table has.
+fn error(file: &File) -> Measure {
+    if file.columns.contains(&Measure::SumsNmse) { Measure::SumsNmse } else { Measure::Nmse }
+}
+
+/// Error against what the first grid is tuned by, where there is one: a dot a row, the median.
+pub(super) fn picture(file: &File, runs: &[Seeded]) -> Option<String> {
+    let (by, _) = (0..runs.len()).find_map(|number| file.grid(number))?;
+    let median = |column: Measure, reports: &Seeded| {
+        let values: Option<Vec<f64>> = reports.iter().map(|report| column.of(report)).collect();
+        middle(values?)
+    };
+    let dots = rows(file, runs).into_iter().filter_map(|(name, reports)| {
+        // Settings stand in the table.
+        let name = name.split_once(": ").map_or(name.clone(), |(name, _)| name.to_owned());
+        Some((name, median(by, reports)?, median(error(file), reports)?))
+    });
+    let unit = if by.unit() == Unit::Time { Marks::Seconds } else { Marks::Plain };
+    let title = by.title();
+    let axis = Axis::logarithmic(title.strip_suffix(", ms").unwrap_or(title), unit);
+    Some(page::error_against_time(axis, dots.collect()).picture())
+}
+
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// A claim's row, and how far it is missed.
@@ -50,18 +141,17 @@ fn row(claim: &Claim, runs: &[Seeded]) -> (f64, String) {
 }
 
 fn middle_of(claim: &Claim, run: &Seeded, beside: &Seeded) -> Option<f64> {
-    let mut found: Vec<f64> = run
+    let found = run
         .iter()
         .zip(beside)
-        .filter_map(|(run, beside)| Some((claim.of.of(run)? / claim.of.of(beside)? - 1.0) * 100.0))
-        .collect();
-    found.sort_by(f64::total_cmp);
-    found.get(found.len() / 2).copied()
+        .filter_map(|(run, beside)| Some((claim.of.of(run)? / claim.of.of(beside)? - 1.0) * 100.0));
+    middle(found.collect())
 }
 
 fn cell(column: Measure, reports: &Seeded) -> String {
     let values: Option<Vec<f64>> = reports.iter().map(|report| column.of(report)).collect();
-    let Some(values) = values else { return "never".to_owned() };
+    let never = if column == Measure::ToTarget { "never" } else { "–" };
+    let Some(values) = values else { return never.to_owned() };
     spread(&values, |value| match column.unit() {
         Unit::Time => digits(value * 1e3),
         Unit::Number => format!("{value:.0}"),
