@@ -17,7 +17,9 @@ use trimwire_switch::engine::entity::{
 pub(crate) const PROGRAM: &[u8] = include_bytes!("../../../../p4/build/bmv2/trimwire.json");
 /// Ports that the cases use, times queues.
 const INDEXES: u64 = 8 * 8;
-const COUNTERS: [&str; 8] = [
+const COUNTERS: [&str; 10] = [
+    "Ingress.wrong_neighbour",
+    "Ingress.turned_back",
     "Ingress.admitted",
     "Ingress.trimmed",
     "Ingress.trim_dropped",
