@@ -16,6 +16,9 @@ use self::aggregate::Block;
 pub use self::prefix::Prefix;
 use crate::model::{End, Fabric, Link, Mac};
 
+/// A port of a switch.
+pub(crate) type Place = (String, u16);
+
 /// Where a port leads: the neighbour and the Ethernet address that frames to it carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
@@ -206,6 +209,19 @@ impl Topology {
     /// Where each linked port of a switch leads.
     pub fn neighbours(&self, switch: &str) -> Option<&BTreeMap<u16, Neighbour>> {
         self.neighbours.get(*self.numbers.get(switch)?)
+    }
+
+    /// The links that are up from a switch to others: both of their ports, and these ports'
+    /// addresses.
+    pub(crate) fn trunks(&self, switch: &str) -> Vec<(Place, Place, [Mac; 2])> {
+        let number = self.numbers.get(switch).copied().unwrap_or(usize::MAX);
+        let trunk = |(port, other): &(u16, usize)| {
+            let far = self.neighbours.get(number)?.get(port)?;
+            let End::Port(name, far_port) = &far.end else { return None };
+            let own = self.neighbours.get(*other)?.get(far_port)?;
+            Some(((switch.to_owned(), *port), (name.clone(), *far_port), [own.mac, far.mac]))
+        };
+        self.adjacent.get(number).into_iter().flatten().filter_map(trunk).collect()
     }
 
     /// The links that are left without some.
