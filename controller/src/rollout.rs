@@ -271,23 +271,24 @@ impl Work {
             }
             switches.push(report);
         }
-        let in_place = switches.iter().filter(|report| report.is_ok());
-        let mut wrong = self.try_links(in_place.map(|report| report.switch.as_str()).collect()).await;
-        for report in &mut switches {
-            report.error = report.error.take().or(wrong.remove(&report.switch));
+        // What failed is no ok already.
+        if switches.iter().all(SwitchReport::is_ok) {
+            let meant = switches.iter().map(|report| report.switch.as_str()).collect();
+            let mut wrong = self.try_links(meant).await;
+            switches.iter_mut().for_each(|report| report.error = wrong.remove(&report.switch));
         }
         Ok(Report { switches, warnings: fabric.warnings.clone() })
     }
 
-    /// What is wrong with the links between switches that are in place, by the switch at whose end
+    /// What is wrong with the links between these switches, all in place, by the switch at whose end
     /// it shows. Those that nothing was done to are connected to for that; one that has another
     /// primary, or does not answer, is left alone.
-    async fn try_links(&mut self, in_place: Vec<&str>) -> BTreeMap<String, String> {
+    async fn try_links(&mut self, meant: Vec<&str>) -> BTreeMap<String, String> {
         let shared = &self.shared;
         let mut connecting = JoinSet::new();
         for (name, switch) in &shared.compiler.fabric().switches {
             let has_links = !shared.compiler.topology().trunks(name).is_empty();
-            let is_meant = has_links && in_place.contains(&name.as_str()) && !self.drivers.contains_key(name);
+            let is_meant = has_links && meant.contains(&name.as_str()) && !self.drivers.contains_key(name);
             if is_meant && knows_probes(shared.index(name)) {
                 let (name, reach, places) = (name.clone(), shared.reach(name, switch), self.places.clone());
                 let election_id = shared.election_id;

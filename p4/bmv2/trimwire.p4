@@ -200,7 +200,9 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 }
             }
 
-            if (meta.verdict == Verdict.ADMIT) {
+            if (hdr.probe.isValid()) {
+                // In no counter: a port that nothing but probes leaves from is quiet.
+            } else if (meta.verdict == Verdict.ADMIT) {
                 admitted.count(meta.class_slot);
             } else if (meta.verdict == Verdict.TRIM) {
                 trimmed.count(meta.class_slot);
@@ -256,7 +258,9 @@ control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     apply {
         occupancy_leave.apply(meta, standard_metadata.deq_qdepth,
                               standard_metadata.enq_timestamp + standard_metadata.deq_timedelta);
-        transmitted.count(meta.queue_slot);
+        if (!hdr.probe.isValid()) {
+            transmitted.count(meta.queue_slot);
+        }
         count_departure.apply(hdr, standard_metadata.egress_port);
         if (meta.verdict == Verdict.TRIM) {
             trim_transmitted.count(meta.class_slot);

@@ -137,20 +137,23 @@ impl Fabric {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        let missing = || u64::from(frames) - (self.arrived.load(Ordering::Relaxed) - before);
-        let _ = poll("frames", Duration::from_secs(1), || Ok((missing() == 0).then_some(())));
+        // What comes later than this counts for the next ones.
+        let missing = || (before + u64::from(frames)).saturating_sub(self.arrived.load(Ordering::Relaxed));
+        let _ = poll("frames", Duration::from_millis(200), || Ok((missing() == 0).then_some(())));
         Ok(missing())
     }
 
-    /// How long frames are lost from now on: until 400 one after another have arrived.
+    /// How long frames are lost from now on, by when the last of which some are was begun: until 400
+    /// one after another have arrived.
     fn loses_for(&self) -> anyhow::Result<Duration> {
         #[expect(clippy::disallowed_methods, reason = "a figure that a person reads")]
         let began = Instant::now();
         let mut until = Duration::ZERO;
         poll("frames arrive", LIMIT, || {
+            let now = began.elapsed();
             let lost = self.send(100)?;
             if lost > 0 {
-                until = began.elapsed();
+                until = now;
             }
             let is_over = lost == 0 && self.send(400)? == 0;
             Ok(is_over.then_some(()))

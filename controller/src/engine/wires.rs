@@ -23,7 +23,7 @@ use trimwire_p4runtime::v1::{PacketIn, PacketMetadata};
 use super::status::Cause;
 use crate::model::Mac;
 use crate::program::names;
-use crate::topology::{Place, Topology};
+use crate::topology::{Place, Topology, Trunk};
 
 /// Between two probes over a link, and how many all links of a fabric have in a second: in large
 /// ones each has fewer.
@@ -85,7 +85,8 @@ impl Wires {
     pub(crate) fn of<'n>(&mut self, topology: &Topology, switches: impl Iterator<Item = &'n String>) {
         let mut before = std::mem::take(&mut self.ways);
         self.places.clear();
-        for (from, to, macs) in switches.flat_map(|name| topology.trunks(name)) {
+        let trunks = switches.flat_map(|name| topology.trunks(name)).filter(|trunk| trunk.is_up);
+        for Trunk { near: from, far: to, macs, .. } in trunks {
             self.places.insert(macs[0], from.clone());
             let known = before.remove(&from).filter(|way| way.to == to && way.macs == macs);
             let way = known.unwrap_or_else(|| Way {
