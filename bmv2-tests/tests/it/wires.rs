@@ -266,7 +266,7 @@ fn cables(kind: &Kind, programs: &Programs) -> anyhow::Result<()> {
     exchange(&fabric);
     let lost = fabric.loses_for()?;
     fabric.told(&["\"cause\":\"miscabled\"", "leaf1:1 should lead to spine1:1, and leads to spine1:2"])?;
-    println!("exchanged cables: frames were lost for {lost:?}");
+    println!("exchanged cables: the last batch that lost frames was begun {lost:?} later");
     drop(run);
     let output = applied(&fabric)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -281,7 +281,7 @@ fn cables(kind: &Kind, programs: &Programs) -> anyhow::Result<()> {
     let lost = fabric.loses_for()?;
     let words = "no frame from leaf1:1 arrives at spine1:1, while frames come back";
     fabric.told(&["\"cause\":\"one_way\"", words])?;
-    println!("one direction dead: frames were lost for {lost:?}");
+    println!("one direction dead: the last batch that lost frames was begun {lost:?} later");
     drop(run);
     fabric.cables.lock().expect("no test panics with it").loses = None;
 

@@ -65,7 +65,8 @@ impl Net {
             "leaf1:1" => "spine1:1",
             "leaf2:1" => "spine1:2",
             "spine1:1" => "leaf1:1",
-            _ => "leaf2:1",
+            "spine1:2" => "leaf2:1",
+            _ => return None,
         };
         Some((to, 100))
     }
