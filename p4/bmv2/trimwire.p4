@@ -117,7 +117,6 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     MarkCongestion() mark_congestion;
     OccupancyEnter() occupancy_enter;
 
-    bool    is_probe;
     bit<16> ipv6_bytes;
     bit<16> tunnel_bytes;
 
@@ -143,9 +142,12 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             standard_metadata.egress_spec = hdr.packet_out.egress_port;
             meta.frame_bytes = standard_metadata.packet_length - PACKET_OUT_BYTES;
             meta.queue = CONTROL_QUEUE;
+            if (hdr.probe.isValid()) {
+                meta.verdict = Verdict.PROBE;
+            }
         } else {
-            arrive.apply(hdr, standard_metadata.ingress_port, is_probe, meta);
-            if (is_probe) {
+            arrive.apply(hdr, standard_metadata.ingress_port, meta);
+            if (meta.verdict == Verdict.PROBE) {
                 standard_metadata.egress_spec = CPU_PORT;
                 meta.queue = CONTROL_QUEUE;
             } else if (meta.stray == Stray.NONE) {
@@ -153,19 +155,19 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 extensions.apply(hdr, ipv6_bytes, meta);
                 trust.apply(hdr, standard_metadata.ingress_port, meta);
                 route.apply(hdr, meta, standard_metadata);
-            }
-            if (standard_metadata.egress_spec != DROP_PORT && !is_probe) {
-                classify.apply(meta);
-                trim_acl.apply(hdr, meta);
-                // The controller's own link has no queue policy: it is not a link that gradients
-                // cross.
-                if (standard_metadata.egress_spec != CPU_PORT) {
-                    queue_policy.apply(standard_metadata.egress_spec, meta);
+                if (standard_metadata.egress_spec != DROP_PORT) {
+                    classify.apply(meta);
+                    trim_acl.apply(hdr, meta);
+                    // The controller's own link has no queue policy: it is not a link that
+                    // gradients cross.
+                    if (standard_metadata.egress_spec != CPU_PORT) {
+                        queue_policy.apply(standard_metadata.egress_spec, meta);
+                    }
                 }
             }
         }
 
-        count_arrival.apply(hdr, standard_metadata.ingress_port, meta);
+        count_arrival.apply(standard_metadata.ingress_port);
         if (standard_metadata.egress_spec == DROP_PORT) {
             if (meta.stray == Stray.WRONG_NEIGHBOUR) {
                 wrong_neighbour.count((bit<32>)standard_metadata.ingress_port);
@@ -200,9 +202,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 }
             }
 
-            if (hdr.probe.isValid()) {
-                // In no counter: a port that nothing but probes leaves from is quiet.
-            } else if (meta.verdict == Verdict.ADMIT) {
+            if (meta.verdict == Verdict.ADMIT) {
                 admitted.count(meta.class_slot);
             } else if (meta.verdict == Verdict.TRIM) {
                 trimmed.count(meta.class_slot);
@@ -215,6 +215,9 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 admitted.count(meta.class_slot);
                 marked.count(meta.class_slot);
                 mark_congestion.apply(hdr);
+            } else if (meta.verdict == Verdict.PROBE) {
+                // In no counter: a port that nothing but probes leaves from is quiet.
+                arrived.read(hdr.probe.arrived, (bit<32>)standard_metadata.ingress_port);
             } else {
                 if (meta.verdict == Verdict.TRIM_DROP) {
                     trim_dropped.count(meta.class_slot);
@@ -258,12 +261,16 @@ control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     apply {
         occupancy_leave.apply(meta, standard_metadata.deq_qdepth,
                               standard_metadata.enq_timestamp + standard_metadata.deq_timedelta);
-        if (!hdr.probe.isValid()) {
+        count_departure.apply(standard_metadata.egress_port);
+        if (meta.verdict == Verdict.PROBE) {
+            if (standard_metadata.egress_port != CPU_PORT) {
+                departed.read(hdr.probe.departed, (bit<32>)standard_metadata.egress_port);
+            }
+        } else {
             transmitted.count(meta.queue_slot);
-        }
-        count_departure.apply(hdr, standard_metadata.egress_port);
-        if (meta.verdict == Verdict.TRIM) {
-            trim_transmitted.count(meta.class_slot);
+            if (meta.verdict == Verdict.TRIM) {
+                trim_transmitted.count(meta.class_slot);
+            }
         }
         if (standard_metadata.egress_port == CPU_PORT) {
             hdr.packet_in.setValid();

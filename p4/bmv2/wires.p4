@@ -10,14 +10,14 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-// Frames that came in at a port to another switch, and that left at any port. They wrap round.
+// Frames that came in at a port, and that left there. They wrap round.
 @id(0x1600000b) @name("Ingress.arrived")
 register<bit<32>>(PORTS) arrived;
 @id(0x1600000c) @name("Egress.departed")
 register<bit<32>>(PORTS) departed;
 
-// What a frame is by where it came in; `is_probe` is for the controller.
-control Arrive(in headers_t hdr, in bit<9> ingress_port, out bool is_probe, inout metadata_t meta) {
+// What a frame is by where it came in.
+control Arrive(in headers_t hdr, in bit<9> ingress_port, inout metadata_t meta) {
     @id(0x01000012) @name(".Ingress.expect_mac")
     action expect_mac(bit<48> mac) {
         meta.own_mac = mac;
@@ -34,51 +34,34 @@ control Arrive(in headers_t hdr, in bit<9> ingress_port, out bool is_probe, inou
 
     apply {
         own_mac.apply();
-        is_probe = false;
         if (meta.own_mac != 0) {
-            is_probe = hdr.probe.isValid();
+            if (hdr.probe.isValid()) {
+                meta.verdict = Verdict.PROBE;
             // Group addresses are nobody's own.
-            if (!is_probe && hdr.ethernet.dst_addr[40:40] == 0 && hdr.ethernet.dst_addr != meta.own_mac) {
+            } else if (hdr.ethernet.dst_addr[40:40] == 0 && hdr.ethernet.dst_addr != meta.own_mac) {
                 meta.stray = Stray.WRONG_NEIGHBOUR;
             }
         }
     }
 }
 
-// Behind the tables: what is remembered of a flow ends with the first register.
-control CountArrival(inout headers_t hdr, in bit<9> ingress_port, in metadata_t meta) {
+// Behind the tables: what is remembered of a flow ends with the first register. Every frame comes
+// here, so that nothing is asked of it.
+control CountArrival(in bit<9> ingress_port) {
     bit<32> frames;
 
-    @hidden
-    action count() {
+    apply {
         arrived.read(frames, (bit<32>)ingress_port);
         arrived.write((bit<32>)ingress_port, frames + 1);
     }
-
-    apply {
-        if (meta.own_mac != 0) {
-            count();
-            if (hdr.probe.isValid()) {
-                hdr.probe.arrived = frames;
-            }
-        }
-    }
 }
 
-control CountDeparture(inout headers_t hdr, in bit<9> egress_port) {
+control CountDeparture(in bit<9> egress_port) {
     bit<32> frames;
 
-    @hidden
-    action count() {
+    apply {
         departed.read(frames, (bit<32>)egress_port);
         departed.write((bit<32>)egress_port, frames + 1);
-    }
-
-    apply {
-        count();
-        if (hdr.probe.isValid() && egress_port != CPU_PORT) {
-            hdr.probe.departed = frames;
-        }
     }
 }
 

@@ -188,6 +188,9 @@ enum bit<3> Verdict {
     TRIM = 2,
     TRIM_DROP = 3,
     SELECTIVE_DROP = 4,
+#ifdef TRIMWIRE_V1MODEL
+    PROBE = 6,             // the controller's: neither policed nor counted
+#endif
     TAIL_DROP = 5
 }
 
