@@ -183,7 +183,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         } else if (standard_metadata.egress_spec < CPU_PORT) {
             if (meta.own_mac != 0 && standard_metadata.egress_spec == standard_metadata.ingress_port) {
                 // Two switches that each take the other for the way would hand it to and fro.
-                meta.stray = Stray.TURNED_BACK;
+                meta.queue = TURNED_BACK;
                 drop();
             } else if (meta.hops_left <= 1) {
                 drop();

@@ -150,7 +150,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             if (meta.verdict == Verdict.PROBE) {
                 standard_metadata.egress_spec = CPU_PORT;
                 meta.queue = CONTROL_QUEUE;
-            } else if (meta.stray == Stray.NONE) {
+            } else if (meta.queue != WRONG_NEIGHBOUR) {
                 flow.apply(hdr, meta);
                 extensions.apply(hdr, ipv6_bytes, meta);
                 trust.apply(hdr, standard_metadata.ingress_port, meta);
@@ -169,9 +169,9 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 
         count_arrival.apply(standard_metadata.ingress_port);
         if (standard_metadata.egress_spec == DROP_PORT) {
-            if (meta.stray == Stray.WRONG_NEIGHBOUR) {
+            if (meta.queue == WRONG_NEIGHBOUR) {
                 wrong_neighbour.count((bit<32>)standard_metadata.ingress_port);
-            } else if (meta.stray == Stray.TURNED_BACK) {
+            } else if (meta.queue == TURNED_BACK) {
                 turned_back.count((bit<32>)standard_metadata.ingress_port);
             } else {
                 unroutable.count(0);

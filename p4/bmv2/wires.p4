@@ -39,7 +39,7 @@ control Arrive(in headers_t hdr, in bit<9> ingress_port, inout metadata_t meta) 
                 meta.verdict = Verdict.PROBE;
             // Group addresses are nobody's own.
             } else if (hdr.ethernet.dst_addr[40:40] == 0 && hdr.ethernet.dst_addr != meta.own_mac) {
-                meta.stray = Stray.WRONG_NEIGHBOUR;
+                meta.queue = WRONG_NEIGHBOUR;
             }
         }
     }

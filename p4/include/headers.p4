@@ -195,12 +195,10 @@ enum bit<3> Verdict {
 }
 
 #ifdef TRIMWIRE_V1MODEL
-// Why a frame is dropped that could be routed.
-enum bit<2> Stray {
-    NONE = 0,
-    WRONG_NEIGHBOUR = 1,   // for another port's address
-    TURNED_BACK = 2        // it would leave where it came in
-}
+// Why a frame is dropped that could be routed. It stands where its queue would: a field more would
+// be one that every flow remembers.
+const bit<3> WRONG_NEIGHBOUR = 1;   // for another port's address
+const bit<3> TURNED_BACK = 2;       // it would leave where it came in
 #endif
 
 // Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of
@@ -231,7 +229,6 @@ struct metadata_t {
 #ifdef TRIMWIRE_V1MODEL
     // Where it came in.
     bit<48>  own_mac;             // the port's; 0: any will do
-    Stray    stray;
 #endif
 
     // Routing.
