@@ -4,8 +4,8 @@
 // this target adds at its edges: truncate(), priorities, registers for the occupancy of queues,
 // counters.
 //
-//   parse -> arrive -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy -> ladder
-//         -> trim_cap -> trim | mark | drop -> TM
+//   parse -> arrive -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy
+//         -> ladder -> trim_cap -> trim | mark | drop -> TM
 //         -> occupancy, counters -> deparse
 //
 // v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the
