@@ -70,8 +70,18 @@ pub(crate) fn stf_folder() -> &'static Path {
 
 /// Writes what holds for all cases.
 pub(crate) fn install(control: &mut Control) {
+    install_where(control, |_| true);
+}
+
+/// The same, for ports that lead to no switches: frames come for any address, and may turn back.
+pub(crate) fn install_for_hosts(control: &mut Control) {
+    install_where(control, |table| table != "Ingress.own_mac");
+}
+
+fn install_where(control: &mut Control, is_wanted: impl Fn(&str) -> bool) {
     for write in Vectors::load().unwrap().writes().unwrap() {
         match write {
+            Write::Entry(entry) if !is_wanted(&entry.table) => continue,
             Write::Member(id, call) => control.member_insert(PROFILE, id, &action(&call)),
             Write::Group(id, members) => {
                 let members = members.into_iter().map(|id| GroupMember { id, weight: 1 }).collect();
