@@ -13,8 +13,10 @@ from pathlib import Path
 BUILD = Path("p4/build")
 REFERENCE = "bmv2"
 # What one kind of target has and another does not need: where the traffic manager has shapers, they are the cap. What is on
-# BMv2 alone so far: whose DSCP is believed, a hash seed per switch, marks on trimmable packets.
-ONLY_ON_BMV2 = {"Ingress.trim_cap.cap", "Ingress.trust", "Ingress.hash_seed", "Ingress.mark_trimmable"}
+# BMv2 alone so far: whose DSCP is believed, a hash seed per switch, marks on trimmable packets, frames for another port.
+ONLY_ON_BMV2 = {
+    "Ingress.trim_cap.cap", "Ingress.trust", "Ingress.hash_seed", "Ingress.mark_trimmable", "Ingress.own_mac",
+}
 
 TOKEN = re.compile(r'\s+|#[^\n]*|"(?:\\.|[^"\\])*"|[{}:\[\],;<>]|[^\s{}:\[\],;<>"#]+')
 

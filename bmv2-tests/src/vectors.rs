@@ -22,6 +22,7 @@ pub struct Vectors {
     hash_seed: u32,
     trust: Vec<Claim>,
     mark_trimmable: Vec<u8>,
+    own_mac: Vec<Uplink>,
     trim_acl: Vec<Exempt>,
     trim_cap: Vec<Cap>,
     /// The packets.
@@ -33,6 +34,12 @@ struct Member {
     id: u32,
     port: u16,
     dst_mac: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Uplink {
+    ingress_port: u16,
+    mac: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -262,6 +269,11 @@ impl Vectors {
         for dscp in &self.mark_trimmable {
             let keys = vec![("dscp", exact(*dscp))];
             writes.push(entry("Ingress.mark_trimmable", keys, 0, call("Ingress.mark_ce", [])));
+        }
+        for Uplink { ingress_port, mac } in &self.own_mac {
+            let keys = vec![("ingress_port", exact(*ingress_port))];
+            let action = call("Ingress.expect_mac", [("mac", bytes(mac)?)]);
+            writes.push(entry("Ingress.own_mac", keys, 0, action));
         }
         for Exempt { table, priority, protocol, dst_port } in &self.trim_acl {
             let keys = vec![

@@ -187,6 +187,7 @@ impl Compiler {
         builder.hash_seed()?;
         builder.mark_trimmable()?;
         builder.policy()?;
+        builder.own_macs(&self.topology.trunks(name))?;
         builder.routes(&routes, &SwitchRoutes::default())?;
         let Builder { desired, more, .. } = builder;
         check_capacity(name, &desired, &more, index)?;

@@ -2,7 +2,7 @@
 //! What a switch counts and holds at one moment: the one reader of counters and of what waits, for
 //! `show`, `watch`, `run` and health checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tonic::Code;
@@ -128,6 +128,9 @@ pub struct Counters {
     pub queues: BTreeMap<(u16, u8), QueueCounters>,
     /// Packets without a route, of the whole switch.
     pub unroutable: i64,
+    /// Packets that came where they should not have, by the port that they came in at, with the
+    /// word for it ([`names::STRAYS`]); other ports have none.
+    pub strays: BTreeMap<(u16, &'static str), i64>,
 }
 
 /// Of which queues; `None` for all that the arrays have.
@@ -185,12 +188,28 @@ pub(crate) async fn read_counters(
     }
     let unroutable = entity::counter(index, names::UNROUTABLE, None).ok();
     filters.extend(unroutable.map(Entity::from));
+    let mut strays = BTreeMap::new();
+    let ports: Option<BTreeSet<u16>> = which.map(|places| places.iter().map(|(port, _)| *port).collect());
+    for (name, word) in names::STRAYS {
+        let Ok(whole) = entity::counter(index, name, None) else { continue };
+        strays.insert(whole.counter_id, word);
+        for port in
+            ports.iter().flatten().map(|port| Some(i64::from(*port))).chain(ports.is_none().then_some(None))
+        {
+            let index = port.map(|index| trimwire_p4runtime::v1::Index { index });
+            filters.push(Entity::from(CounterEntry { index, ..whole }));
+        }
+    }
     let mut counters = Counters::default();
     for entity in read_entities(client, filters).await? {
         let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
         let (Some(data), Some(cell)) = (entry.data, entry.index) else { continue };
         if unroutable.as_ref().is_some_and(|unroutable| unroutable.counter_id == entry.counter_id) {
             counters.unroutable = counters.unroutable.saturating_add(data.packet_count);
+        } else if let (Some(word), Ok(port)) = (strays.get(&entry.counter_id), u16::try_from(cell.index)) {
+            if data.packet_count > 0 {
+                counters.strays.insert((port, *word), data.packet_count);
+            }
         } else if let (Some(counter), Some(place)) = (kinds.get(&entry.counter_id), place(cell.index)) {
             let count = Count { packets: data.packet_count, bytes: data.byte_count };
             counters.queues.entry(place).or_default().counts.insert(*counter, count);

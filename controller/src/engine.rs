@@ -31,4 +31,5 @@ mod trim_events;
 mod trimming;
 pub(crate) mod turns;
 pub(crate) mod wanted;
+pub(crate) mod wires;
 mod work;

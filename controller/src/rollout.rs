@@ -19,12 +19,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::device::{self, DeviceError};
 use crate::engine::board::Board;
 use crate::engine::converge::pipeline_state;
-use crate::engine::driver::{Common, Terms, drive};
+use crate::engine::driver::{Common, Terms, drive, try_links};
 use crate::engine::election::Elections;
 use crate::engine::faults::Detector;
 use crate::engine::lines;
 use crate::engine::turns::{Goal, Replacements, Seen};
 use crate::engine::wanted::{Reports, Wanted};
+use crate::engine::wires::{Wires, knows_probes};
 use crate::fleet::places::Places;
 use crate::fleet::progress::Progress;
 use crate::fleet::{ApplyError, Options, Shared, blocking, each};
@@ -33,6 +34,10 @@ use crate::program::Artifacts;
 use crate::reconcile;
 use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 use crate::topology::Avoid;
+
+/// How often it is looked whether all links were tried, and how long at most.
+const TRYING: Duration = Duration::from_millis(20);
+const TRIAL: Duration = Duration::from_secs(10);
 
 /// How far a roll-out may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +140,8 @@ pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) ->
 }
 
 /// Does what a [`plan`](crate::plan) says. Switches that it leaves as they are, are not even
-/// connected to, but where routes have to lead around others.
+/// connected to, but where routes have to lead around others, and for probes over their links in
+/// the end.
 ///
 /// Tiers with more links to hosts are more redundant: cores come first, and leaves, whose hosts
 /// have no other, last. Before a switch is given another program, routes are led around it where
@@ -192,6 +198,8 @@ impl Work {
         let detector = Detector::new(board.clone(), false);
         let reason = |name: &String| (name.clone(), "by hand".to_owned());
         detector.change(|faults, _| faults.drain(options.drained.iter().map(reason).collect()));
+        let compiler = &shared.compiler;
+        detector.wires(|wires| wires.of(compiler.topology(), compiler.fabric().switches.keys()));
         let elections = Elections::new(detector.clone(), board.clone());
         let replacements = Replacements::new(detector.clone(), board.clone());
         Self {
@@ -263,7 +271,53 @@ impl Work {
             }
             switches.push(report);
         }
+        // What failed is no ok already.
+        if switches.iter().all(SwitchReport::is_ok) {
+            let meant = switches.iter().map(|report| report.switch.as_str()).collect();
+            let mut wrong = self.try_links(meant).await;
+            switches.iter_mut().for_each(|report| report.error = wrong.remove(&report.switch));
+        }
         Ok(Report { switches, warnings: fabric.warnings.clone() })
+    }
+
+    /// What is wrong with the links between these switches, all in place, by the switch at whose end
+    /// it shows. Those that nothing was done to are connected to for that; one that has another
+    /// primary, or does not answer, is left alone.
+    async fn try_links(&mut self, meant: Vec<&str>) -> BTreeMap<String, String> {
+        let shared = &self.shared;
+        let mut connecting = JoinSet::new();
+        for (name, switch) in &shared.compiler.fabric().switches {
+            let has_links = !shared.compiler.topology().trunks(name).is_empty();
+            let is_meant = has_links && meant.contains(&name.as_str()) && !self.drivers.contains_key(name);
+            if is_meant && knows_probes(shared.index(name)) {
+                let (name, reach, places) = (name.clone(), shared.reach(name, switch), self.places.clone());
+                let election_id = shared.election_id;
+                let client = async move { (name, reach.primary(election_id).await.ok()) };
+                connecting.spawn(async move { places.work(client).await });
+            }
+        }
+        while let Some(connected) = connecting.join_next().await {
+            if let Ok((name, Some(client))) = connected {
+                let detector = self.common.detector.clone();
+                detector.wires(|wires| wires.ready(&name, true));
+                let index = shared.index(&name).clone();
+                self.tasks.spawn(try_links(name, client, index, detector));
+            }
+        }
+        let detector = &self.common.detector;
+        let tried = async {
+            while !detector.wires(|wires| wires.are_tried()) {
+                tokio::time::sleep(TRYING).await;
+            }
+        };
+        let _ = tokio::time::timeout(TRIAL, tried).await;
+        let mut wrong: BTreeMap<String, String> = BTreeMap::new();
+        for ((switch, _), verdict) in detector.wires(Wires::take_verdicts) {
+            if let Some((_, why)) = verdict {
+                wrong.entry(switch).and_modify(|known| *known = format!("{known}; {why}")).or_insert(why);
+            }
+        }
+        wrong
     }
 
     /// Starts and ends drivers as turns and routes have it. Whether nothing is left to do.
@@ -287,6 +341,7 @@ impl Work {
                 // again.
                 if let Some((_, driver)) = self.drivers.remove(name) {
                     driver.abort();
+                    self.common.detector.wires(|wires| wires.ready(name, false));
                 }
                 self.held.insert(name.clone(), avoid);
                 replacements.change(|replacer| replacer.rests(name));

@@ -217,6 +217,7 @@ impl Controller {
         let topology = shared.compiler.topology();
         let homes = fabric.switches.keys().filter(|name| topology.tier(name) == Some(0)).cloned().collect();
         self.common.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys(), homes));
+        self.common.detector.wires(|wires| wires.of(topology, fabric.switches.keys()));
         self.number += 1;
         let number = self.number;
         self.common.board.change(|status| status.file = number);

@@ -16,6 +16,19 @@ use self::aggregate::Block;
 pub use self::prefix::Prefix;
 use crate::model::{End, Fabric, Link, Mac};
 
+/// A port of a switch.
+pub(crate) type Place = (String, u16);
+
+/// A link between switches, as one of them has it.
+#[derive(Debug)]
+pub(crate) struct Trunk {
+    pub near: Place,
+    pub far: Place,
+    /// What frames carry that come here, and that go there.
+    pub macs: [Mac; 2],
+    pub is_up: bool,
+}
+
 /// Where a port leads: the neighbour and the Ethernet address that frames to it carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
@@ -206,6 +219,19 @@ impl Topology {
     /// Where each linked port of a switch leads.
     pub fn neighbours(&self, switch: &str) -> Option<&BTreeMap<u16, Neighbour>> {
         self.neighbours.get(*self.numbers.get(switch)?)
+    }
+
+    /// The links from a switch to others.
+    pub(crate) fn trunks(&self, switch: &str) -> Vec<Trunk> {
+        let number = self.numbers.get(switch).copied().unwrap_or(usize::MAX);
+        let trunk = |(port, neighbour): (&u16, &Neighbour)| {
+            let End::Port(name, far_port) = &neighbour.end else { return None };
+            let own = self.neighbours.get(*self.numbers.get(name)?)?.get(far_port)?;
+            let is_up = self.adjacent.get(number)?.iter().any(|(up, _)| up == port);
+            let (near, far) = ((switch.to_owned(), *port), (name.clone(), *far_port));
+            Some(Trunk { near, far, macs: [own.mac, neighbour.mac], is_up })
+        };
+        self.neighbours.get(number).into_iter().flatten().filter_map(trunk).collect()
     }
 
     /// The links that are left without some.

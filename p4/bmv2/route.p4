@@ -181,7 +181,11 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         // What is for this switch's own controller has arrived; anything else has one hop less to
         // go.
         } else if (standard_metadata.egress_spec < CPU_PORT) {
-            if (meta.hops_left <= 1) {
+            if (meta.own_mac != 0 && standard_metadata.egress_spec == standard_metadata.ingress_port) {
+                // Two switches that each take the other for the way would hand it to and fro.
+                meta.queue = TURNED_BACK;
+                drop();
+            } else if (meta.hops_left <= 1) {
                 drop();
             } else if (meta.ip_version == 4) {
                 hdr.ipv4.ttl = hdr.ipv4.ttl - 1;

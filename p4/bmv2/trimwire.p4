@@ -4,8 +4,8 @@
 // this target adds at its edges: truncate(), priorities, registers for the occupancy of queues,
 // counters.
 //
-//   parse -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy -> ladder
-//         -> trim_cap -> trim | mark | drop -> TM
+//   parse -> arrive -> flow -> trust -> route or answer -> classify -> trim_acl -> queue_policy
+//         -> ladder -> trim_cap -> trim | mark | drop -> TM
 //         -> occupancy, counters -> deparse
 //
 // v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the
@@ -19,8 +19,8 @@
 #include <core.p4>
 #include <v1model.p4>
 
-// Headers of what Tofinos do not answer (neighbours.p4).
-#define TRIMWIRE_NEIGHBOURS
+// Headers of what Tofinos do not answer (neighbours.p4, wires.p4).
+#define TRIMWIRE_V1MODEL
 
 #include "../include/sizes.p4"
 #include "../include/headers.p4"
@@ -36,6 +36,7 @@
 #include "../include/rewrite.p4"
 #include "extensions.p4"
 #include "overlay.p4"
+#include "wires.p4"
 #include "trust.p4"
 #include "route.p4"
 #include "occupancy.p4"
@@ -88,6 +89,15 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     @id(0x12000007) @name(".Ingress.unroutable")
     counter(1, CounterType.packets_and_bytes) unroutable;
 
+    // At ports to switches: frames for another port's address, and packets that would leave where
+    // they came in. By ingress port.
+    @id(0x1200000b) @name(".Ingress.wrong_neighbour")
+    counter(PORTS, CounterType.packets_and_bytes) wrong_neighbour;
+    @id(0x1200000c) @name(".Ingress.turned_back")
+    counter(PORTS, CounterType.packets_and_bytes) turned_back;
+
+    Arrive() arrive;
+    CountArrival() count_arrival;
     Flow() flow;
     Extensions() extensions;
     Trust() trust;
@@ -132,24 +142,40 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             standard_metadata.egress_spec = hdr.packet_out.egress_port;
             meta.frame_bytes = standard_metadata.packet_length - PACKET_OUT_BYTES;
             meta.queue = CONTROL_QUEUE;
+            if (hdr.probe.isValid()) {
+                meta.verdict = Verdict.PROBE;
+            }
         } else {
-            flow.apply(hdr, meta);
-            extensions.apply(hdr, ipv6_bytes, meta);
-            trust.apply(hdr, standard_metadata.ingress_port, meta);
-            route.apply(hdr, meta, standard_metadata);
-            if (standard_metadata.egress_spec != DROP_PORT) {
-                classify.apply(meta);
-                trim_acl.apply(hdr, meta);
-                // The controller's own link has no queue policy: it is not a link that gradients
-                // cross.
-                if (standard_metadata.egress_spec != CPU_PORT) {
-                    queue_policy.apply(standard_metadata.egress_spec, meta);
+            arrive.apply(hdr, standard_metadata.ingress_port, meta);
+            if (meta.verdict == Verdict.PROBE) {
+                standard_metadata.egress_spec = CPU_PORT;
+                meta.queue = CONTROL_QUEUE;
+            } else if (meta.queue != WRONG_NEIGHBOUR) {
+                flow.apply(hdr, meta);
+                extensions.apply(hdr, ipv6_bytes, meta);
+                trust.apply(hdr, standard_metadata.ingress_port, meta);
+                route.apply(hdr, meta, standard_metadata);
+                if (standard_metadata.egress_spec != DROP_PORT) {
+                    classify.apply(meta);
+                    trim_acl.apply(hdr, meta);
+                    // The controller's own link has no queue policy: it is not a link that
+                    // gradients cross.
+                    if (standard_metadata.egress_spec != CPU_PORT) {
+                        queue_policy.apply(standard_metadata.egress_spec, meta);
+                    }
                 }
             }
         }
 
+        count_arrival.apply(standard_metadata.ingress_port);
         if (standard_metadata.egress_spec == DROP_PORT) {
-            unroutable.count(0);
+            if (meta.queue == WRONG_NEIGHBOUR) {
+                wrong_neighbour.count((bit<32>)standard_metadata.ingress_port);
+            } else if (meta.queue == TURNED_BACK) {
+                turned_back.count((bit<32>)standard_metadata.ingress_port);
+            } else {
+                unroutable.count(0);
+            }
             mark_to_drop(standard_metadata);
         } else {
             locate();
@@ -189,6 +215,9 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 admitted.count(meta.class_slot);
                 marked.count(meta.class_slot);
                 mark_congestion.apply(hdr);
+            } else if (meta.verdict == Verdict.PROBE) {
+                // In no counter: a port that nothing but probes leaves from is quiet.
+                arrived.read(hdr.probe.arrived, (bit<32>)standard_metadata.ingress_port);
             } else {
                 if (meta.verdict == Verdict.TRIM_DROP) {
                     trim_dropped.count(meta.class_slot);
@@ -227,13 +256,21 @@ control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     counter(QUEUE_SLOTS, CounterType.packets_and_bytes) trim_transmitted;
 
     OccupancyLeave() occupancy_leave;
+    CountDeparture() count_departure;
 
     apply {
         occupancy_leave.apply(meta, standard_metadata.deq_qdepth,
                               standard_metadata.enq_timestamp + standard_metadata.deq_timedelta);
-        transmitted.count(meta.queue_slot);
-        if (meta.verdict == Verdict.TRIM) {
-            trim_transmitted.count(meta.class_slot);
+        count_departure.apply(standard_metadata.egress_port);
+        if (meta.verdict == Verdict.PROBE) {
+            if (standard_metadata.egress_port != CPU_PORT) {
+                departed.read(hdr.probe.departed, (bit<32>)standard_metadata.egress_port);
+            }
+        } else {
+            transmitted.count(meta.queue_slot);
+            if (meta.verdict == Verdict.TRIM) {
+                trim_transmitted.count(meta.class_slot);
+            }
         }
         if (standard_metadata.egress_port == CPU_PORT) {
             hdr.packet_in.setValid();
@@ -248,6 +285,7 @@ control TrimwireDeparser(packet_out packet, in headers_t hdr) {
 
     apply {
         frame.apply(packet, hdr);
+        packet.emit(hdr.probe);
         packet.emit(hdr.arp);
         packet.emit(hdr.nd);
         packet.emit(hdr.nd_option);

@@ -80,7 +80,17 @@ header l4_ports_t {
     bit<16> dst_port;
 }
 
-#ifdef TRIMWIRE_NEIGHBOURS
+#ifdef TRIMWIRE_V1MODEL
+// IEEE 802's for local experiments.
+const bit<16> ETHERTYPE_PROBE = 0x88b5;
+
+// A controller's frame for one link: what each end had counted when it passed (wires.p4). Whose it
+// is comes behind.
+header probe_t {
+    bit<32> departed;
+    bit<32> arrived;
+}
+
 const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<8> PROTOCOL_ICMPV6 = 58;
 // Ethernet, IPv4, lengths of 6 and 4 bytes, a request.
@@ -149,7 +159,8 @@ struct headers_t {
     ipv4_t         inner_ipv4;
     ipv6_t         inner_ipv6;
     udp_t          inner_udp;
-#ifdef TRIMWIRE_NEIGHBOURS
+#ifdef TRIMWIRE_V1MODEL
+    probe_t        probe;
     arp_t          arp;
     nd_t           nd;
     nd_option_t    nd_option;
@@ -177,8 +188,18 @@ enum bit<3> Verdict {
     TRIM = 2,
     TRIM_DROP = 3,
     SELECTIVE_DROP = 4,
+#ifdef TRIMWIRE_V1MODEL
+    PROBE = 6,             // the controller's: neither policed nor counted
+#endif
     TAIL_DROP = 5
 }
+
+#ifdef TRIMWIRE_V1MODEL
+// Why a frame is dropped that could be routed. It stands where its queue would: a field more would
+// be one that every flow remembers.
+const bit<3> WRONG_NEIGHBOUR = 1;   // for another port's address
+const bit<3> TURNED_BACK = 2;       // it would leave where it came in
+#endif
 
 // Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of
 // frame.
@@ -205,6 +226,11 @@ struct reached_t {
 }
 
 struct metadata_t {
+#ifdef TRIMWIRE_V1MODEL
+    // Where it came in.
+    bit<48>  own_mac;             // the port's; 0: any will do
+#endif
+
     // Routing.
     bit<4>   ip_version;          // 4 or 6; 0: cannot be routed
     bit<8>   hops_left;           // TTL or hop limit on arrival

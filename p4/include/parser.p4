@@ -23,8 +23,14 @@ parser ParseFrame(packet_in packet, inout headers_t hdr) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
             ETHERTYPE_ARP: find_arp;
+            ETHERTYPE_PROBE: parse_probe;
             default: accept;
         }
+    }
+
+    state parse_probe {
+        packet.extract(hdr.probe);
+        transition accept;
     }
 
     state parse_vlan {

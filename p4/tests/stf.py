@@ -39,6 +39,8 @@ def tables(ladder):
         yield f"add Ingress.trust {entry['priority']} ingress_port:{entry['ingress_port']}{dscp} Ingress.{action}"
     for dscp in ladder["mark_trimmable"]:
         yield f"add Ingress.mark_trimmable dscp:{dscp} Ingress.mark_ce()"
+    for entry in ladder["own_mac"]:
+        yield f"add Ingress.own_mac ingress_port:{entry['ingress_port']} Ingress.expect_mac(mac:0x{entry['mac']})"
     for entry in ladder["trim_acl"]:
         yield (f"add {entry['table']} {entry['priority']} protocol:{entry['protocol']} dst_port:{entry['dst_port']} "
                "Ingress.disable_trim()")

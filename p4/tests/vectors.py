@@ -29,6 +29,8 @@ HEAD = 20  # bytes of a DATA header
 VXLAN = 4789  # UDP destination port
 HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
 PORT, CAPPED_PORT = 1, 2
+# PORT is one to a switch, too. Both have the address GATEWAY.
+UPLINK, OTHERS = 0, bytes.fromhex("02aa00000099")
 
 
 def internet_checksum(data):
@@ -221,6 +223,17 @@ def dropped(array, queue, port=PORT):
 
 
 UNROUTABLE = [("Ingress.unroutable", 0)]
+
+
+def wires():
+    """Frames for another port's address, and packets that would leave where they came in."""
+    for version in (4, 6):
+        for vlan in (False, True):
+            where = f"IPv{version}{' tagged' if vlan else ''}: "
+            stray, own = Frame(version=version, vlan=vlan, gateway=OTHERS), Frame(version=version, vlan=vlan)
+            case(where + "for another port: dropped", [], stray, None, [("Ingress.wrong_neighbour", UPLINK)])
+            case(where + "from a host: its address does not matter", [], stray, stray.forwarded(), admitted(5), ingress_port=HOST_PORT)
+            case(where + "turned back: dropped", [], own, None, [("Ingress.turned_back", PORT)], ingress_port=PORT)
 
 
 def rungs(version, vlan, ecn):
@@ -627,6 +640,7 @@ def main():
             for ecn in (0, 2):
                 rungs(version, vlan, ecn)
                 claims(version, vlan, ecn)
+    wires()
     oddities()
     neighbours()
     extensions()
@@ -650,6 +664,7 @@ def main():
         "trust": [{"ingress_port": HOST_PORT, "dscp": dscp, "priority": priority, "remark": remark}
                   for dscp, priority, remark in TRUST],
         "mark_trimmable": MARKED_WHOLE,
+        "own_mac": [{"ingress_port": port, "mac": GATEWAY.hex()} for port in (UPLINK, PORT)],
         "trim_acl": [{"table": table, "priority": 1, "protocol": 17, "dst_port": EXEMPT}
                      for table in ("Ingress.trim_acl_ipv4", "Ingress.trim_acl_ipv6")],
         "trim_cap": [{"egress_port": CAPPED_PORT, "rate": NEVER, "burst": 255}],

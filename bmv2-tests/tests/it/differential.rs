@@ -25,7 +25,9 @@ const PORTS: u16 = 3;
 /// queue 0.
 const SENTINELS: [(u16, u8); 2] = [(1, 1), (2, 3)];
 const MAGIC: &[u8] = b"trimwire sentinel";
-const ARRAYS: [&str; 9] = [
+const ARRAYS: [&str; 11] = [
+    "Ingress.wrong_neighbour",
+    "Ingress.turned_back",
     "Ingress.admitted",
     "Ingress.trimmed",
     "Ingress.trim_dropped",

@@ -7,3 +7,4 @@ mod doctor;
 mod drift;
 mod neighbours;
 mod readme;
+mod wires;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use trimwire_p4runtime::entity::{self, ActionBuilder, EntityError, TableEntryBuilder};
 
 use super::{Builder, names};
-use crate::topology::{SwitchRoutes, shares};
+use crate::topology::{SwitchRoutes, Trunk, shares};
 use crate::units;
 
 impl Builder<'_> {
@@ -73,6 +73,21 @@ impl Builder<'_> {
                 (None, None) => continue,
             };
             self.add(entry.build()?, format!("{} via {switch}:{}", route.to, units::ranges(&route.ports)));
+        }
+        Ok(())
+    }
+}
+
+impl Builder<'_> {
+    /// What frames from other switches are addressed to.
+    pub(super) fn own_macs(&mut self, trunks: &[Trunk]) -> Result<(), EntityError> {
+        if self.index.table(names::OWN_MAC).is_err() {
+            return Ok(());
+        }
+        for Trunk { near: (_, port), far: (other, far_port), macs: [mac, _], .. } in trunks {
+            let entry = TableEntryBuilder::new(self.index, names::OWN_MAC).exact("ingress_port", *port);
+            let entry = entry.action(names::EXPECT_MAC).param("mac", mac.0);
+            self.add(entry.build()?, format!("{}:{port} from {other}:{far_port}", self.name));
         }
         Ok(())
     }

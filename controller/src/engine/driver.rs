@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use trimwire_p4runtime::admin::PortState;
 use trimwire_p4runtime::client::{Arbitration, Client, ClientError};
-use trimwire_p4runtime::v1::DigestList;
+use trimwire_p4runtime::p4info::Index;
+use trimwire_p4runtime::v1::{DigestList, PacketIn};
 
 use super::board::Board;
 use super::election::Elections;
@@ -23,6 +24,7 @@ use super::status::View;
 use super::task::{Action, Event, Runs, Standing, SwitchTask};
 use super::turns::{Order, Replacements, Seen};
 use super::wanted::Wanted;
+use super::wires;
 use super::work::{self, Pass, Worked};
 use crate::device::{DeviceError, Reach};
 use crate::topology::{Avoid, SwitchRoutes};
@@ -53,6 +55,7 @@ struct Session {
     /// What was last told of it.
     seen: Arbitration,
     digests: Option<mpsc::Receiver<DigestList>>,
+    packets: Option<mpsc::Receiver<PacketIn>>,
     ports: PortStream,
 }
 
@@ -90,6 +93,9 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
     let mut own_order = None;
     let mut seen = (number, Seen::Unknown(String::new()));
     let mut is_well = None;
+    let mut probe_at = started;
+    let mut probes = false;
+    detector.wires(|wires| wires.ready(&name, false));
     let mut lost = "not reached yet".to_owned();
     // Another controller is primary with our election id: the switch works, and does not want us.
     let mut is_anothers = false;
@@ -133,6 +139,11 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
+        let is_in_place = task.is_primary() && task.in_place() == Some(true);
+        let probes_now = is_in_place && wires::knows_probes(wanted.borrow().index());
+        if std::mem::replace(&mut probes, probes_now) != probes_now {
+            detector.wires(|wires| wires.ready(&name, probes));
+        }
         let now_well = well(&task, is_anothers);
         if once.is_none() && now_well.is_some() && std::mem::replace(&mut is_well, now_well) != now_well {
             let element = Element::Switch(name.clone());
@@ -147,11 +158,11 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             seen = seen_now;
         }
         let wake = task.poll_timeout();
-        let (told, digests, ports) = match &mut session {
-            Some(Session { client, seen, digests, ports }) => {
-                (Some((&*client, &*seen)), digests.as_mut(), Some((&*client, ports)))
+        let (told, digests, packets, ports) = match &mut session {
+            Some(Session { client, seen, digests, packets, ports }) => {
+                (Some((&*client, &*seen)), digests.as_mut(), packets.as_mut(), Some((&*client, ports)))
             }
-            None => (None, None, None),
+            None => (None, None, None, None),
         };
         // In this order, so that whoever is demoted hears of it before anything else.
         let event = tokio::select! {
@@ -244,15 +255,20 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                 task.handle_timeout(now());
                 continue;
             }
+            packet = next(packets) => {
+                arrived(&name, wanted.borrow().index(), &detector, &packet);
+                continue;
+            }
+            () = tokio::time::sleep_until(probe_at), if probes => {
+                let current = Arc::clone(&wanted.borrow());
+                let client = session.as_ref().map(|session| &*session.client);
+                probe_at = Instant::now() + probe(&name, client, current.index(), &detector).await;
+                continue;
+            }
             list = next(digests) => {
                 if let Some(session) = &session {
                     reporter.digest(now(), &session.client, &list, &wanted.borrow());
-                    tokio::select! {
-                        biased;
-                        _ = session.client.acknowledge_digest(list.digest_id, list.list_id) => {}
-                        // Who does not read acknowledgements is not waited for.
-                        () = std::future::ready(()) => {}
-                    }
+                    unawaited(session.client.acknowledge_digest(list.digest_id, list.list_id)).await;
                 }
                 continue;
             }
@@ -322,11 +338,51 @@ async fn standing(session: Option<(&Arc<Client>, &Arbitration)>) -> Result<Arbit
     }
 }
 
-async fn next(digests: Option<&mut mpsc::Receiver<DigestList>>) -> DigestList {
-    if let Some(digests) = digests
-        && let Some(list) = digests.recv().await
+/// Tries the links of a switch that is in place, until it is gone or nobody waits any longer.
+pub(crate) async fn try_links(name: String, client: Client, index: Index, detector: Detector) {
+    let mut packets = client.take_streams().map(|streams| streams.packets);
+    let mut probe_at = Instant::now();
+    loop {
+        tokio::select! {
+            packet = next(packets.as_mut()) => arrived(&name, &index, &detector, &packet),
+            () = tokio::time::sleep_until(probe_at) => {
+                probe_at = Instant::now() + probe(&name, Some(&client), &index, &detector).await;
+            }
+        }
+    }
+}
+
+/// Sends probes over all links of a switch; how long until the next ones.
+async fn probe(name: &str, client: Option<&Client>, index: &Index, detector: &Detector) -> Duration {
+    let (frames, period) = detector.wires(|wires| (wires.probes(name), wires.period()));
+    for (port, frame) in frames {
+        if let (Some(client), Some(metadata)) = (client, wires::egress_port(index, port)) {
+            unawaited(client.packet_out(frame, metadata)).await;
+        }
+    }
+    period
+}
+
+fn arrived(name: &str, index: &Index, detector: &Detector, packet: &PacketIn) {
+    if let Some(port) = wires::ingress_port(index, packet) {
+        detector.wires(|wires| wires.arrived(&(name.to_owned(), port), &packet.payload));
+    }
+}
+
+/// Who does not read what is sent is not waited for.
+async fn unawaited(sending: impl Future<Output = Result<(), ClientError>>) {
+    tokio::select! {
+        biased;
+        _ = sending => {}
+        () = std::future::ready(()) => {}
+    }
+}
+
+async fn next<T>(told: Option<&mut mpsc::Receiver<T>>) -> T {
+    if let Some(told) = told
+        && let Some(message) = told.recv().await
     {
-        return list;
+        return message;
     }
     // The stream's end is told by arbitration.
     std::future::pending().await
@@ -362,7 +418,7 @@ async fn connect(reach: Reach, bid: u128, is_roll_out: bool) -> Done {
 
 fn begin(client: Client, is_roll_out: bool) -> Result<Session, DeviceError> {
     let seen = client.arbitration()?;
-    let digests = client.take_streams().map(|streams| streams.digests);
+    let (digests, packets) = client.take_streams().map(|streams| (streams.digests, streams.packets)).unzip();
     let ports = if is_roll_out { PortStream::Silent } else { PortStream::Unasked };
-    Ok(Session { client: Arc::new(client), seen, digests, ports })
+    Ok(Session { client: Arc::new(client), seen, digests, packets, ports })
 }

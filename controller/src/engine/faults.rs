@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::board::Board;
 use super::status::{Cause, Fault};
+use super::wires::Wires;
 use crate::topology::Avoid;
 
 /// Failures count for so long.
@@ -38,15 +39,16 @@ const MOST_FAILURES: usize = 7;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Element {
     Switch(String),
-    /// A link, by the port of the switch that tells of it.
-    Port(String, u16),
+    /// A link, by the port of the switch that tells of it or that probes leave from, and what is
+    /// wrong with it.
+    Port(String, u16, Cause),
 }
 
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Switch(name) => write!(f, "{name}"),
-            Self::Port(name, port) => write!(f, "{name}:{port}"),
+            Self::Port(name, port, _) => write!(f, "{name}:{port}"),
         }
     }
 }
@@ -96,7 +98,7 @@ impl Faults {
         let switches: BTreeSet<String> = switches.cloned().collect();
         self.hold_down_ns = hold_down_ns.max(1);
         self.elements.retain(|element, _| match element {
-            Element::Switch(name) | Element::Port(name, _) => switches.contains(name),
+            Element::Switch(name) | Element::Port(name, ..) => switches.contains(name),
         });
         self.empty.retain(|name, _| switches.contains(name));
         self.unheard.retain(|name| switches.contains(name));
@@ -209,7 +211,7 @@ impl Faults {
         let fault = |(element, health): (&Element, &Health)| {
             let (switch, port, cause) = match element {
                 Element::Switch(name) => (name.clone(), None, Cause::Dead),
-                Element::Port(name, port) => (name.clone(), Some(*port), Cause::Link),
+                Element::Port(name, port, cause) => (name.clone(), Some(*port), *cause),
             };
             let (reason, held) = (health.reason.clone(), health.is_well);
             Fault { switch, port, cause, reason, held, failures: health.failed_at.len() }
@@ -238,7 +240,7 @@ impl Faults {
         for (element, _) in self.elements.iter().filter(|(_, health)| health.is_out) {
             match element {
                 Element::Switch(name) => drop(avoid.switches.insert(name.clone())),
-                Element::Port(name, port) => drop(avoid.ports.insert((name.clone(), *port))),
+                Element::Port(name, port, _) => drop(avoid.ports.insert((name.clone(), *port))),
             }
         }
         avoid
@@ -249,6 +251,7 @@ impl Faults {
 #[derive(Debug, Clone)]
 pub(crate) struct Detector {
     faults: Arc<Mutex<Faults>>,
+    wires: Arc<Mutex<Wires>>,
     avoid: watch::Sender<Arc<Avoid>>,
     /// Of how many switches something has to be heard.
     awaited: watch::Sender<usize>,
@@ -267,6 +270,7 @@ impl Detector {
     pub(crate) fn new(board: Board, logs: bool) -> Self {
         Self {
             faults: Arc::default(),
+            wires: Arc::default(),
             avoid: watch::Sender::default(),
             awaited: watch::Sender::default(),
             changed: Arc::default(),
@@ -278,6 +282,29 @@ impl Detector {
 
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Asks the core of cables, and takes its verdicts. A roll-out takes them in the end.
+    pub(crate) fn wires<T>(&self, ask: impl FnOnce(&mut Wires) -> T) -> T {
+        // Held to the end, so that verdicts are taken in their order.
+        let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = ask(&mut wires);
+        let verdicts = if self.logs { wires.take_verdicts() } else { BTreeMap::new() };
+        if verdicts.is_empty() {
+            return answer;
+        }
+        self.change(|faults, now| {
+            for ((switch, port), verdict) in verdicts {
+                for cause in Cause::OF_WIRES {
+                    let element = Element::Port(switch.clone(), port, cause);
+                    match &verdict {
+                        Some((found, why)) if *found == cause => faults.failed(now, element, why.clone()),
+                        _ => faults.well(now, &element),
+                    }
+                }
+            }
+        });
+        answer
     }
 
     /// Changes to what routes leave out.
@@ -426,7 +453,7 @@ mod tests {
     #[test]
     fn links_and_drained_switches_are_told_apart() {
         let mut faults = faults();
-        faults.failed(0, Element::Port("s1".to_owned(), 3), "no carrier".to_owned());
+        faults.failed(0, Element::Port("s1".to_owned(), 3, Cause::Link), "no carrier".to_owned());
         faults.drain(BTreeMap::from([("s2".to_owned(), "new optics".to_owned())]));
         let told: Vec<String> = faults.told().iter().map(ToString::to_string).collect();
         assert_eq!(told, ["s1:3 out of routes, link: no carrier", "s2 out of routes, drained: new optics"]);

@@ -106,7 +106,7 @@ mod tests {
     fn seen(counters: &[(Counter, i64)], unroutable: i64) -> Counters {
         let count = |(counter, packets): &(Counter, i64)| (*counter, Count { packets: *packets, bytes: 0 });
         let queue = QueueCounters { counts: counters.iter().map(count).collect(), waiting: None };
-        Counters { queues: BTreeMap::from([((1, 5), queue)]), unroutable }
+        Counters { queues: BTreeMap::from([((1, 5), queue)]), unroutable, ..Counters::default() }
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
                 let trimmed = queue(&[(Counter::Transmitted, 30 * n)]);
                 Counters {
                     queues: BTreeMap::from([((1, 5), queue(&class0)), ((1, 6), trimmed)]),
-                    unroutable: 0,
+                    ..Counters::default()
                 }
             })
             .collect();

@@ -15,6 +15,7 @@ use trimwire_p4runtime::server::tonic::Streaming;
 
 use super::backoff::Backoff;
 use super::faults::{Detector, Element};
+use super::status::Cause;
 use super::wanted::Wanted;
 use crate::device::{DeviceError, Reach};
 use crate::model::End;
@@ -163,12 +164,13 @@ pub(crate) fn tell_ports(
     ports: impl IntoIterator<Item = (u16, bool)>,
     reason: &str,
 ) {
+    let ports: Vec<(u16, bool)> = ports.into_iter().filter(|(port, _)| is_trunk(wanted, *port)).collect();
+    detector.wires(|wires| {
+        ports.iter().for_each(|(port, is_usable)| wires.link(&wanted.name, *port, *is_usable));
+    });
     detector.change(|faults, now| {
         for (port, is_usable) in ports {
-            let element = Element::Port(wanted.name.clone(), port);
-            if !is_trunk(wanted, port) {
-                continue;
-            }
+            let element = Element::Port(wanted.name.clone(), port, Cause::Link);
             if is_usable {
                 faults.well(now, &element);
             } else {

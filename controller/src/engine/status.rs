@@ -167,6 +167,13 @@ pub enum Cause {
     Empty,
     /// The port or its link is down.
     Link,
+    /// The link leads to another port than the file says.
+    Miscabled,
+    /// Nothing crosses the link this way.
+    #[serde(rename = "one_way")]
+    OneWay,
+    /// Some frames get lost on the link.
+    Lossy,
     /// A person took it out.
     Drained,
     /// Its program is replaced.
@@ -174,12 +181,18 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// What probes over links find.
+    pub(crate) const OF_WIRES: [Self; 3] = [Self::Miscabled, Self::OneWay, Self::Lossy];
+
     /// As in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dead => "dead",
             Self::Empty => "empty",
             Self::Link => "link",
+            Self::Miscabled => "miscabled",
+            Self::OneWay => "one_way",
+            Self::Lossy => "lossy",
             Self::Drained => "drained",
             Self::Replaced => "replaced",
         }

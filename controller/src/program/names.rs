@@ -15,8 +15,12 @@ pub(crate) const TRIM_CAP: &str = "Ingress.trim_cap.cap";
 pub(crate) const TRUST: &str = "Ingress.trust";
 pub(crate) const HASH_SEED: &str = "Ingress.hash_seed";
 pub(crate) const MARK_TRIMMABLE: &str = "Ingress.mark_trimmable";
+/// On v1model: the addresses of ports to switches.
+pub(crate) const OWN_MAC: &str = "Ingress.own_mac";
+pub(crate) const EXPECT_MAC: &str = "Ingress.expect_mac";
 /// All tables that this controller owns where they are: what else is in them is foreign.
-pub(crate) const TABLES: [&str; 11] = [
+pub(crate) const TABLES: [&str; 12] = [
+    OWN_MAC,
     POLICY,
     TRIM_CAP,
     CLASSIFY,
@@ -39,6 +43,10 @@ pub(crate) const SET_CAP: &str = "Ingress.trim_cap.set_cap";
 pub(crate) const NO_CAP: &str = "Ingress.trim_cap.no_cap";
 pub(crate) const DISABLE_TRIM: &str = "Ingress.disable_trim";
 pub(crate) const NO_ACTION: &str = "NoAction";
+/// Packets that came where they should not have, by the port that they came in at: for another
+/// port's address, and such as would leave where they came in. On v1model.
+pub(crate) const STRAYS: [(&str, &str); 2] =
+    [("Ingress.wrong_neighbour", "wrong_neighbour"), ("Ingress.turned_back", "turned_back")];
 /// Packets without a route, of the whole switch.
 pub(crate) const UNROUTABLE: &str = "Ingress.unroutable";
 pub(crate) const OCCUPANCY: &str = "Ingress.occupancy";

@@ -61,6 +61,13 @@ struct CauseLabels {
     cause: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StrayLabels {
+    switch: String,
+    port: u16,
+    cause: &'static str,
+}
+
 type Real = Gauge<f64, AtomicU64>;
 
 /// All metrics.
@@ -251,6 +258,15 @@ fn queues(registry: &mut Registry, status: &Status) {
         unroutable.get_or_create(&label(switch)).inc_by(unsigned(status.counters.unroutable));
     }
     registry.register("unroutable_packets", "Packets without a route", unroutable);
+    let strays = Family::<StrayLabels, Counter>::default();
+    for (switch, status) in &status.switches {
+        for ((port, cause), count) in &status.counters.strays {
+            let labels = StrayLabels { switch: switch.clone(), port: *port, cause };
+            strays.get_or_create(&labels).inc_by(unsigned(*count));
+        }
+    }
+    let help = "Packets dropped at the port they came in at: for another port's address, or to leave where they came";
+    registry.register("stray_packets", help, strays);
     registry.register("dropped_packets", "Packets that the program dropped, by cause", dropped);
     registry.register_with_unit("queue_occupancy", "Bytes waiting in the queue", Unit::Bytes, occupancy);
     let help = "Most bytes in the queue in the last 8 to 17 seconds in which packets came";

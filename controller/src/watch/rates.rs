@@ -65,7 +65,7 @@ mod tests {
         let counts =
             BTreeMap::from([(Counter::Transmitted, count(transmitted)), (Counter::TailDropped, count(tail))]);
         let queue = QueueCounters { counts, waiting: Some(Waiting { now: 7, peak: Some(9) }) };
-        Counters { queues: BTreeMap::from([((3, 5), queue)]), unroutable: 0 }
+        Counters { queues: BTreeMap::from([((3, 5), queue)]), ..Counters::default() }
     }
 
     fn fabric() -> Fabric {

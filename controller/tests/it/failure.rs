@@ -14,7 +14,7 @@ use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options};
 use crate::run_support::{Embedded, dead_address, eventually, get};
 
 /// 2 × 2, with one host a leaf. Ports: 1 and 2 to the other tier, 3 to the host.
-fn leaf_spine(addresses: [SocketAddr; 4], controller: &str) -> Fabric {
+pub(crate) fn leaf_spine(addresses: [SocketAddr; 4], controller: &str) -> Fabric {
     let text = leaf_spine_text(addresses, controller);
     Fabric::from_yaml(&text, "fabric.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
@@ -78,7 +78,7 @@ async fn ports(fabric: &Fabric, but: &[&str]) -> BTreeMap<String, Vec<u16>> {
     rows.map(|row| (row.switch, row.next_hops.iter().map(|hop| hop.port).collect())).collect()
 }
 
-async fn until_ports(fabric: &Fabric, but: &[&str], leaf1: &[u16], leaf2: &[u16]) {
+pub(crate) async fn until_ports(fabric: &Fabric, but: &[&str], leaf1: &[u16], leaf2: &[u16]) {
     let mut found = BTreeMap::new();
     for _ in 0..500 {
         found = ports(fabric, but).await;
@@ -92,7 +92,7 @@ async fn until_ports(fabric: &Fabric, but: &[&str], leaf1: &[u16], leaf2: &[u16]
     panic!("{found:?}, and not {leaf1:?} and {leaf2:?}");
 }
 
-async fn started(fabric: &Fabric) -> Controller {
+pub(crate) async fn started(fabric: &Fabric) -> Controller {
     let options = RunOptions {
         metrics: Some(MetricsAt::Address(SocketAddr::from(([127, 0, 0, 1], 0)))),
         ..RunOptions::default()
@@ -100,7 +100,7 @@ async fn started(fabric: &Fabric) -> Controller {
     Controller::start(fabric, &Artifacts::embedded().unwrap(), &options).await.unwrap()
 }
 
-async fn all_well(controller: &Controller, but: &[&str]) {
+pub(crate) async fn all_well(controller: &Controller, but: &[&str]) {
     eventually("in place", || {
         let status = controller.status();
         let others: Vec<_> = status

@@ -26,3 +26,4 @@ mod tls;
 #[path = "../../../switch/tests/it/tls_support/mod.rs"]
 mod tls_support;
 mod trust;
+mod wires;

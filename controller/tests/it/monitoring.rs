@@ -23,8 +23,18 @@ fn exported() -> (BTreeSet<String>, String) {
     let counters = Counter::ALL.map(|counter| (counter, Count { packets: 1, bytes: 1 })).into();
     let waiting = Some(Waiting { now: 0, peak: Some(0) });
     switch.counters.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
+    switch.counters.strays.insert((1, "turned_back"), 1);
     status.switches.insert("s1".to_owned(), switch);
-    status.faults = [Cause::Dead, Cause::Link, Cause::Drained, Cause::Replaced]
+    let causes = [
+        Cause::Dead,
+        Cause::Link,
+        Cause::Miscabled,
+        Cause::OneWay,
+        Cause::Lossy,
+        Cause::Drained,
+        Cause::Replaced,
+    ];
+    status.faults = causes
         .map(|cause| Fault {
             switch: "s1".to_owned(),
             port: Some(1),
@@ -78,7 +88,8 @@ fn alerts_are_about_metrics_that_exist_and_prometheus_takes_them() {
     known(&expressions, "trimwire.rules.yml");
     // Causes and outcomes that are asked for are exported.
     let (_, text) = exported();
-    for value in expressions.iter().flat_map(|text| text.split('"').skip(1).step_by(2)) {
+    let values = expressions.iter().flat_map(|text| text.split('"').skip(1).step_by(2));
+    for value in values.flat_map(|value| value.split('|')) {
         let is_cause = text.contains(&format!("=\"{value}\"")) || value == "tail";
         assert!(is_cause, "no label has the value {value:?}");
     }

@@ -4,7 +4,7 @@
 
 use crate::driver_support::{Running, Wire, ip, isolate, until, veth_pairs};
 use crate::fuzz_support::dice::Dice;
-use crate::ladder_support::{PROGRAM, install};
+use crate::ladder_support::{PROGRAM, install_for_hosts};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd as _;
@@ -22,7 +22,7 @@ fn switch() -> SharedSwitch {
     let mut switch = Switch::new(SwitchConfig::default());
     switch.load_pipeline(PROGRAM).unwrap();
     let control = switch.pipeline().unwrap().control();
-    install(control);
+    install_for_hosts(control);
     let params = vec![value(0), NEAR.to_vec()];
     let call = ActionCall { action: "Ingress.forward".to_owned(), params };
     control.member_insert("Ingress.ecmp", 9, &call).unwrap();

@@ -3,7 +3,7 @@
 //! the interfaces.
 
 use crate::driver_support::{Running, Wire, ip, isolate, now, until, veth_pairs};
-use crate::ladder_support::{Case, PROGRAM, apply, cases, install, take_counts};
+use crate::ladder_support::{Case, PROGRAM, apply, cases, install, install_for_hosts, take_counts};
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,14 @@ use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 fn switch(line: PortConfig) -> SharedSwitch {
     let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
+    switch.load_pipeline(PROGRAM).unwrap();
+    install_for_hosts(switch.pipeline().unwrap().control());
+    Arc::new(Mutex::new(switch))
+}
+
+/// As `ladder.json` has it.
+fn ladder() -> SharedSwitch {
+    let mut switch = Switch::new(SwitchConfig::default());
     switch.load_pipeline(PROGRAM).unwrap();
     install(switch.pipeline().unwrap().control());
     Arc::new(Mutex::new(switch))
@@ -52,7 +60,7 @@ fn every_packet_with_a_known_answer_tagged_or_not_gets_it_on_real_interfaces() {
     }
     let attachments = veth_pairs(3);
     for threads in [1, 3] {
-        known_answers(Running::with_threads(threads, switch(PortConfig::default()), attachments.clone()));
+        known_answers(Running::with_threads(threads, ladder(), attachments.clone()));
     }
 }
 

@@ -143,7 +143,7 @@ fn our_program_asks_a_flow_s_tables_once_and_reads_registers_for_each_packet() {
     for table in ["trust", "load_balance", "ipv4_route", "classify", "trim_acl_ipv4", "queue_policy.policy"] {
         assert!(tables.contains(&format!("Ingress.{table}")), "{table}: {shape}");
     }
-    assert!(ends.contains("register Ingress.occupancy"), "{shape}");
+    assert!(ends.contains("register Ingress.arrived"), "{shape}");
 }
 
 /// Our program with a route to a group of two ports.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's STF files (`p4/tests/stf.py` writes them): truncation, queue policy and priority,
-//! with packets whose answers are known.
+//! The program's STF files (`p4/tests/stf.py` writes all but `probes.stf`): truncation, queue policy
+//! and priority, with packets whose answers are known.
 
 use crate::ladder_support::{cases, stf_folder};
 use proptest::prelude::*;
@@ -13,6 +13,7 @@ const PROGRAM: &[u8] = include_bytes!("../../../p4/build/bmv2/trimwire.json");
 fn files() -> Vec<(PathBuf, String)> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(stf_folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.push(concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/probes.stf").into());
     files.sort();
     files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }

@@ -89,7 +89,7 @@ impl Embedded {
 
 fn fresh(device_id: u64) -> SharedSwitch {
     let default_port = PortConfig { rate_bps: 10_000_000_000, ..PortConfig::default() };
-    let config = SwitchConfig { device_id, default_port, ..SwitchConfig::default() };
+    let config = SwitchConfig { device_id, default_port, cpu_port: Some(510), ..SwitchConfig::default() };
     Arc::new(Mutex::new(Switch::new(config)))
 }
 

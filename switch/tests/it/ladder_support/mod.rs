@@ -17,7 +17,9 @@ use trimwire_switch::engine::entity::{
 pub(crate) const PROGRAM: &[u8] = include_bytes!("../../../../p4/build/bmv2/trimwire.json");
 /// Ports that the cases use, times queues.
 const INDEXES: u64 = 8 * 8;
-const COUNTERS: [&str; 8] = [
+const COUNTERS: [&str; 10] = [
+    "Ingress.wrong_neighbour",
+    "Ingress.turned_back",
     "Ingress.admitted",
     "Ingress.trimmed",
     "Ingress.trim_dropped",
@@ -68,8 +70,18 @@ pub(crate) fn stf_folder() -> &'static Path {
 
 /// Writes what holds for all cases.
 pub(crate) fn install(control: &mut Control) {
+    install_where(control, |_| true);
+}
+
+/// The same, for ports that lead to no switches: frames come for any address, and may turn back.
+pub(crate) fn install_for_hosts(control: &mut Control) {
+    install_where(control, |table| table != "Ingress.own_mac");
+}
+
+fn install_where(control: &mut Control, is_wanted: impl Fn(&str) -> bool) {
     for write in Vectors::load().unwrap().writes().unwrap() {
         match write {
+            Write::Entry(entry) if !is_wanted(&entry.table) => continue,
             Write::Member(id, call) => control.member_insert(PROFILE, id, &action(&call)),
             Write::Group(id, members) => {
                 let members = members.into_iter().map(|id| GroupMember { id, weight: 1 }).collect();

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether cables are where the fabric file says, and whether frames cross them: the controller
+//! sends probes over one link each, which come back to it from where they arrive with what both
+//! ends have counted (`p4/bmv2/wires.p4`). A core without sockets or a clock.
+//!
+//! ```text
+//!  controller ─packet-out─► leaf1:1 ═══ a cable ═══► spine1:1 ─packet-in─► controller
+//!                           departed                 arrived
+//! ```
+//!
+//! A link over which no frame has ever come, in either direction, is not judged: a switch may have
+//! been started without its interfaces. A link that one of its switches says is down is out of
+//! routes for that.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use trimwire_p4runtime::bytes;
+use trimwire_p4runtime::entity;
+use trimwire_p4runtime::p4info::Index;
+use trimwire_p4runtime::v1::{PacketIn, PacketMetadata};
+
+use super::status::Cause;
+use crate::model::Mac;
+use crate::program::names;
+use crate::topology::{Place, Topology, Trunk};
+
+/// Between two probes over a link, and how many all links of a fabric have in a second: in large
+/// ones each has fewer.
+const PERIOD: Duration = Duration::from_millis(250);
+const PROBES_A_SECOND: u32 = 500;
+/// Probes without an answer after which nothing crosses: while frames come back, and while none
+/// does, for which busy machines are a reason, too.
+const PATIENCE: u32 = 4;
+const LONG_PATIENCE: u32 = 10;
+/// Losses are looked at over so many probes.
+const WINDOW: usize = 40;
+/// Least frames that are lost, least times that some are, and least share, in thousandths, of a
+/// link that loses frames. A burst that finds a buffer full is none.
+const LEAST_LOST: u32 = 6;
+const LEAST_TIMES: usize = 4;
+const LEAST_SHARE: u64 = 5;
+/// Two counts further apart are of a switch that began anew.
+const MOST_FRAMES: u32 = 1 << 30;
+/// IEEE 802's for local experiments; both counters come behind it.
+const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+const FRAME_BYTES: usize = 60;
+
+/// What is wrong with a link, and in words; `None` for nothing.
+pub(crate) type Verdict = Option<(Cause, String)>;
+
+/// One direction of a link.
+#[derive(Debug)]
+struct Way {
+    to: Place,
+    macs: [Mac; 2],
+    unanswered: u32,
+    has_answered: bool,
+    /// Where the last probe arrived instead.
+    elsewhere: Option<Place>,
+    /// Frames that both ends had counted with the last probe.
+    counted: Option<[u32; 2]>,
+    /// Frames that were sent between two probes, and of these lost.
+    losses: VecDeque<[u32; 2]>,
+    /// The last verdict.
+    told: Option<Cause>,
+}
+
+/// The core. [`Wires::of`] with every file; [`Wires::ready`] and [`Wires::link`] when a switch says
+/// so; every [`Wires::period`] [`Wires::probes`]; [`Wires::arrived`] with each frame that came.
+/// Verdicts that changed are in [`Wires::take_verdicts`].
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    /// By the port that sends.
+    ways: BTreeMap<Place, Way>,
+    places: BTreeMap<Mac, Place>,
+    /// Switches that take and give probes.
+    ready: BTreeSet<String>,
+    down: BTreeSet<Place>,
+    verdicts: BTreeMap<Place, Verdict>,
+}
+
+impl Wires {
+    /// Another file. Links that are in both keep what is known of them.
+    pub(crate) fn of<'n>(&mut self, topology: &Topology, switches: impl Iterator<Item = &'n String>) {
+        let mut before = std::mem::take(&mut self.ways);
+        self.places.clear();
+        let trunks = switches.flat_map(|name| topology.trunks(name)).filter(|trunk| trunk.is_up);
+        for Trunk { near: from, far: to, macs, .. } in trunks {
+            self.places.insert(macs[0], from.clone());
+            let known = before.remove(&from).filter(|way| way.to == to && way.macs == macs);
+            let way = known.unwrap_or_else(|| Way {
+                to,
+                macs,
+                unanswered: 0,
+                has_answered: false,
+                elsewhere: None,
+                counted: None,
+                losses: VecDeque::new(),
+                told: None,
+            });
+            self.ways.insert(from, way);
+        }
+        let known = |(from, _): &(Place, Way)| !self.ways.contains_key(from);
+        self.verdicts.extend(before.into_iter().filter(known).map(|(from, _)| (from, None)));
+    }
+
+    /// Whether a switch takes and gives probes.
+    pub(crate) fn ready(&mut self, switch: &str, is_ready: bool) {
+        let is_new = if is_ready { self.ready.insert(switch.to_owned()) } else { self.ready.remove(switch) };
+        if is_new {
+            self.begin(|end| end.0 == switch);
+        }
+    }
+
+    /// Whether a port's link is up.
+    pub(crate) fn link(&mut self, switch: &str, port: u16, is_up: bool) {
+        let place = (switch.to_owned(), port);
+        let is_new = if is_up { self.down.remove(&place) } else { self.down.insert(place.clone()) };
+        if is_new {
+            self.begin(|end| *end == place);
+        }
+    }
+
+    /// What ended or began there is no loss.
+    fn begin(&mut self, is_meant: impl Fn(&Place) -> bool) {
+        for (_, way) in self.ways.iter_mut().filter(|(from, way)| is_meant(from) || is_meant(&way.to)) {
+            (way.unanswered, way.counted) = (0, None);
+        }
+    }
+
+    /// Between two calls of [`Wires::probes`].
+    pub(crate) fn period(&self) -> Duration {
+        let links = u32::try_from(self.ways.len()).unwrap_or(u32::MAX);
+        PERIOD.max(Duration::from_secs(1).saturating_mul(links) / PROBES_A_SECOND)
+    }
+
+    /// Whether probes cross a link, if it is one.
+    fn is_open(&self, from: &Place, to: &Place) -> bool {
+        [from, to].into_iter().all(|end| self.ready.contains(&end.0) && !self.down.contains(end))
+    }
+
+    fn of_switch(&self, switch: &str) -> Vec<Place> {
+        let own = (switch.to_owned(), 0)..=(switch.to_owned(), u16::MAX);
+        self.ways
+            .range(own)
+            .filter(|(from, way)| self.is_open(from, &way.to))
+            .map(|(from, _)| from.clone())
+            .collect()
+    }
+
+    /// Frames that a switch is to send now, and from which port.
+    pub(crate) fn probes(&mut self, switch: &str) -> Vec<(u16, Vec<u8>)> {
+        let mut frames = Vec::new();
+        for from in self.of_switch(switch) {
+            self.judge(&from);
+            let Some(way) = self.ways.get_mut(&from) else { continue };
+            way.unanswered = way.unanswered.saturating_add(1);
+            let [own, far] = way.macs;
+            let mut frame = [far.0, own.0].concat();
+            frame.extend(ETHERTYPE);
+            frame.resize(FRAME_BYTES, 0);
+            frames.push((from.1, frame));
+        }
+        frames
+    }
+
+    /// A frame that came to the controller from a port. Ports to hosts have none that are probes.
+    pub(crate) fn arrived(&mut self, at: &Place, frame: &[u8]) {
+        let word = |at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?));
+        let source = frame.get(6..12).and_then(|mac| mac.try_into().ok()).map(Mac);
+        let from = source.and_then(|source| self.places.get(&source)).cloned();
+        let (Some(from), Some(departed), Some(arrived)) = (from, word(14), word(18)) else { return };
+        let is_probe = frame.get(12..14) == Some(&ETHERTYPE) && self.ways.contains_key(at);
+        let Some(way) = self.ways.get_mut(&from).filter(|_| is_probe) else { return };
+        way.unanswered = 0;
+        way.elsewhere = (way.to != *at).then(|| at.clone());
+        let counts = way.elsewhere.is_none().then_some([departed, arrived]);
+        way.has_answered |= counts.is_some();
+        if let (Some(before), Some(now)) = (std::mem::replace(&mut way.counted, counts), counts) {
+            let [sent, came] = [0, 1].map(|end: usize| now[end].wrapping_sub(before[end]));
+            if sent.max(came) < MOST_FRAMES {
+                way.losses.truncate(WINDOW - 1);
+                way.losses.push_front([sent, sent.saturating_sub(came)]);
+            }
+        }
+        self.judge(&from);
+    }
+
+    fn judge(&mut self, from: &Place) {
+        let Some(way) = self.ways.get(from) else { return };
+        let (name, to) = (words(from), words(&way.to));
+        let back = self.ways.get(&way.to).filter(|back| back.to == *from && back.has_answered);
+        let comes_back = back.is_some_and(|back| back.unanswered <= PATIENCE / 2);
+        let verdict = if let Some(elsewhere) = &way.elsewhere {
+            let found = format!("{name} should lead to {to}, and leads to {}", words(elsewhere));
+            Some((Cause::Miscabled, found))
+        } else if comes_back && way.unanswered > PATIENCE {
+            Some((Cause::OneWay, format!("no frame from {name} arrives at {to}, while frames come back")))
+        } else if way.has_answered && way.unanswered > LONG_PATIENCE {
+            Some((Cause::OneWay, format!("no frame from {name} arrives at {to}, and none comes back")))
+        } else {
+            lossy(&way.losses).map(|(lost, sent)| {
+                let share = f64::from(lost) * 100.0 / f64::from(sent);
+                let how = format!("{lost} of {sent} frames from {name} to {to} were lost ({share:.1} %)");
+                (Cause::Lossy, how)
+            })
+        };
+        let cause = verdict.as_ref().map(|(cause, _)| *cause);
+        if let Some(way) = self.ways.get_mut(from)
+            && std::mem::replace(&mut way.told, cause) != cause
+        {
+            self.verdicts.insert(from.clone(), verdict);
+        }
+    }
+
+    /// Verdicts that changed since the last call.
+    pub(crate) fn take_verdicts(&mut self) -> BTreeMap<Place, Verdict> {
+        std::mem::take(&mut self.verdicts)
+    }
+
+    /// Whether every link between switches that take probes was tried.
+    pub(crate) fn are_tried(&self) -> bool {
+        let is_tried =
+            |way: &Way| way.has_answered || way.elsewhere.is_some() || way.unanswered > PATIENCE + 1;
+        self.ways.iter().all(|(from, way)| is_tried(way) || !self.is_open(from, &way.to))
+    }
+}
+
+fn words((switch, port): &Place) -> String {
+    format!("{switch}:{port}")
+}
+
+/// Frames that were lost, of how many, where that is a link that loses frames.
+fn lossy(losses: &VecDeque<[u32; 2]>) -> Option<(u32, u32)> {
+    let times = losses.iter().filter(|[_, lost]| *lost > 0).count();
+    let sum = |at: usize| losses.iter().map(|counts| counts[at]).fold(0, u32::saturating_add);
+    let (sent, lost) = (sum(0), sum(1));
+    let is_share = u64::from(lost) * 1000 >= u64::from(sent) * LEAST_SHARE;
+    (lost >= LEAST_LOST && times >= LEAST_TIMES && is_share).then_some((lost, sent))
+}
+
+/// Whether a program takes and gives probes.
+pub(crate) fn knows_probes(index: &Index) -> bool {
+    index.table(names::OWN_MAC).is_ok()
+}
+
+/// Where a packet came in.
+pub(crate) fn ingress_port(index: &Index, packet: &PacketIn) -> Option<u16> {
+    let header = index.controller_header("packet_in").ok()?;
+    let field = header.metadata.iter().find(|field| field.name == "ingress_port")?;
+    let port = packet.metadata.iter().find(|metadata| metadata.metadata_id == field.id)?;
+    bytes::decode(&port.value, 16).ok()?.try_into().ok()
+}
+
+/// Of a packet that is to leave from a port.
+pub(crate) fn egress_port(index: &Index, port: u16) -> Option<Vec<PacketMetadata>> {
+    let fields = [("egress_port", bytes::Value::from(port)), ("pad", bytes::Value::from(0_u8))];
+    entity::packet_metadata(index, "packet_out", fields).ok()
+}
+
+#[cfg(test)]
+mod tests;
