@@ -79,8 +79,8 @@ pub struct Question {
     pub long: bool,
 }
 
-/// The paths to one peer. After [`on_lost`](Self::on_lost), and when [`timeout_ns`](Self::timeout_ns)
-/// has come, call [`ask`](Self::ask).
+/// The paths to one peer. After [`on_lost`](Self::on_lost), and when
+/// [`timeout_ns`](Self::timeout_ns) has come, call [`ask`](Self::ask).
 #[derive(Debug)]
 pub struct Paths {
     spray: Spray,

@@ -87,8 +87,8 @@ pub struct Roster {
 /// Meets the other ranks; returns when all are there, or when it is clear that they will not be.
 ///
 /// # Errors
-/// Every rank that is there hears the same [`Refusal`] of rank 0; others hear why they did not get to
-/// it.
+/// Every rank that is there hears the same [`Refusal`] of rank 0; others hear why they did not get
+/// to it.
 pub fn meet(offer: Offer, config: &Config) -> Result<Roster, RendezvousError> {
     if let Some(flaw) = offer.flaw() {
         return Err(RendezvousError::Offer(flaw));

@@ -113,7 +113,8 @@ impl FrameSocket {
         let length = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut header, 0) };
         if length < 0 {
             let error = io::Error::last_os_error();
-            // A packet socket is told once that its interface went down, and works when it is up again.
+            // A packet socket is told once that its interface went down, and works when it is up
+            // again.
             let nothing = [libc::EAGAIN, libc::ENETDOWN].map(Some).contains(&error.raw_os_error());
             return if nothing { Ok(None) } else { Err(error.into()) };
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire codec`: the codec on its own, without a network: how accurate, how fast, what is in a packet.
+//! `trimwire codec`: the codec on its own, without a network: how accurate, how fast, what is in a
+//! packet.
 //!
 //! ```text
 //! source ─► Encoder ─► trim ─► Decoder ─► error against the closed form    nmse

@@ -280,8 +280,8 @@ impl Work {
         Ok(Report { switches, warnings: fabric.warnings.clone() })
     }
 
-    /// What is wrong with the links between these switches, all in place, by the switch at whose end
-    /// it shows. Those that nothing was done to are connected to for that; one that has another
+    /// What is wrong with the links between these switches, all in place, by the switch at whose
+    /// end it shows. Those that nothing was done to are connected to for that; one that has another
     /// primary, or does not answer, is left alone.
     async fn try_links(&mut self, meant: Vec<&str>) -> BTreeMap<String, String> {
         let shared = &self.shared;

@@ -464,7 +464,8 @@ mod tests {
         let sizes = [1, 2, 4, 8, 9, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
         assert_eq!(sizes, [118, 174, 286, 510, 958, 1406]);
         assert_eq!(packet.full_frame(), 1406);
-        // 48 bytes of IPv6 and UDP, 20 of the head, 3 per coordinate; beyond 14 blocks 2 of zeros' mask.
+        // 48 bytes of IPv6 and UDP, 20 of the head, 3 per coordinate; beyond 14 blocks 2 of zeros'
+        // mask.
         let coordinates = |mtu| DataPacket::new(mtu, false, false).coordinates;
         assert_eq!([1411, 1412, 1509, 1510].map(coordinates), [416, 448, 448, 480]);
         assert_eq!([163, 164].map(coordinates), [0, 32]);

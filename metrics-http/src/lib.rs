@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pages over HTTP/1.1, both ends: as much as Prometheus, curl and the programs' own viewers need.
 //!
-//! A thread accepts, and each connection has one of its own for one request, within limits of time and
-//! number. It needs no runtime. It deliberately knows no TLS, no bodies and no kept connections.
+//! A thread accepts, and each connection has one of its own for one request, within limits of time
+//! and number. It needs no runtime. It deliberately knows no TLS, no bodies and no kept
+//! connections.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Read as _, Write as _};
@@ -69,7 +70,8 @@ impl Drop for Server {
     }
 }
 
-/// Serves what `page` gives for a path. Of other paths, and of what is no GET, `hint` tells the paths.
+/// Serves what `page` gives for a path. Of other paths, and of what is no GET, `hint` tells the
+/// paths.
 ///
 /// # Errors
 /// Those of listening and of starting a thread.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What p4c made of the P4 program in this folder, for programs that load it into a switch.
 //!
-//! The sources and `build/manifest.json`, which says what was compiled from what, are in the package beside it.
+//! The sources and `build/manifest.json`, which says what was compiled from what, are in the
+//! package beside it.
 #![no_std]
 #![forbid(unsafe_code)]
 

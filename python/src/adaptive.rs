@@ -57,7 +57,8 @@ impl Adaptive {
         self.law().steps()
     }
 
-    /// Takes all ranks' counts of a step, in the order of the ranks. Says what was measured; `None` and why where that cannot be, which changes nothing.
+    /// Takes all ranks' counts of a step, in the order of the ranks. Says what was measured; `None`
+    /// and why where that cannot be, which changes nothing.
     fn step<'py>(
         &self,
         py: Python<'py>,

@@ -115,7 +115,8 @@ pub(crate) fn trim<'py>(py: Python<'py>, packet: &[u8], planes_left: u8) -> PyRe
     Ok(PyBytes::new(py, &packet[..length]))
 }
 
-/// Decodes what there is of a tensor's packets into `out`; gives how many packets were whole, trimmed and missing.
+/// Decodes what there is of a tensor's packets into `out`; gives how many packets were whole,
+/// trimmed and missing.
 #[pyfunction]
 pub(crate) fn decode_into(
     py: Python<'_>,
@@ -147,12 +148,14 @@ pub(crate) fn decode_into(
     })
 }
 
-/// What happens to packets: by chance, when shares of them keep so many planes, 0 is lost, and all others arrive whole; or as it is written.
+/// What happens to packets: by chance, when shares of them keep so many planes, 0 is lost, and all
+/// others arrive whole; or as it is written.
 #[derive(Debug, Clone, FromPyObject)]
 pub(crate) struct Network {
     shares: Vec<(u8, f64)>,
     chance: u64,
-    /// What was left of each packet of a message, [`Fate`]s; a message of more or fewer packets has the same at the same share of its way.
+    /// What was left of each packet of a message, [`Fate`]s; a message of more or fewer packets has
+    /// the same at the same share of its way.
     written: Option<Vec<u32>>,
 }
 
@@ -184,7 +187,8 @@ fn share(seed: u64, packet: usize) -> f64 {
 /// Rows that a thread takes at a time: less is not worth a thread.
 const ROWS: usize = 4;
 
-/// Encodes, trims and decodes without a network, row by row on all processors: what receivers would have. Gives how many packets were whole, trimmed and missing.
+/// Encodes, trims and decodes without a network, row by row on all processors: what receivers would
+/// have. Gives how many packets were whole, trimmed and missing.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one Python function calls it, which has names for them")]
 pub(crate) fn simulate_into(
@@ -341,7 +345,8 @@ pub(crate) fn packet_share(planes: u8) -> f64 {
     Codec::default().packet_len(planes, coordinates, false) as f64 / (4 * coordinates) as f64
 }
 
-/// The error to expect (docs/reference/wire-format.md §9), where shares of the packets keep so many planes; `None` where nothing arrives, of which no scale makes anything.
+/// The error to expect (docs/reference/wire-format.md §9), where shares of the packets keep so many
+/// planes; `None` where nothing arrives, of which no scale makes anything.
 #[pyfunction]
 pub(crate) fn expected_nmse(
     shares: Vec<(u8, f64)>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tensors of whatever library, without a copy: the structures of DLPack 0.x (github.com/dmlc/dlpack, include/dlpack/dlpack.h).
+//! Tensors of whatever library, without a copy: the structures of DLPack 0.x
+//! (github.com/dmlc/dlpack, include/dlpack/dlpack.h).
 
 use half::{bf16, f16};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -55,7 +56,8 @@ pub(crate) struct Tensor {
     elements: usize,
 }
 
-// SAFETY: what is shared are an address and a way to free it, which DLPack requires to work on any thread; values are read and written by the rules of `Memory`.
+// SAFETY: what is shared are an address and a way to free it, which DLPack requires to work on any
+// thread; values are read and written by the rules of `Memory`.
 unsafe impl Send for Tensor {}
 // SAFETY: as above; nothing changes through a shared reference.
 unsafe impl Sync for Tensor {}
@@ -72,7 +74,8 @@ impl Drop for Tensor {
 }
 
 impl Tensor {
-    /// Of an array or tensor that has `__dlpack__`: in the host's memory and contiguous. `name` is the argument's, for errors.
+    /// Of an array or tensor that has `__dlpack__`: in the host's memory and contiguous. `name` is
+    /// the argument's, for errors.
     pub(crate) fn import(object: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Self> {
         let py = object.py();
         let wrong = |error: PyErr| {
@@ -80,7 +83,8 @@ impl Tensor {
             PyTypeError::new_err(text)
         };
         let capsule = object.call_method0("__dlpack__").map_err(wrong)?;
-        // SAFETY: a live object; the name is looked at before the pointer is taken, and renaming makes the structure ours.
+        // SAFETY: a live object; the name is looked at before the pointer is taken, and renaming
+        // makes the structure ours.
         let managed = unsafe {
             let pointer = ffi::PyCapsule_GetPointer(capsule.as_ptr(), FRESH.as_ptr());
             let Some(managed) = NonNull::new(pointer.cast::<Managed>()) else {
@@ -186,7 +190,8 @@ impl Tensor {
             ElementType::F32 => self.aligned::<f32>()?.cast(),
             ElementType::F16 | ElementType::Bf16 => self.aligned::<u16>()?.cast(),
         };
-        // SAFETY: the library's tensor of that many elements, kept by `self`; that nobody uses it meanwhile is the callers' contract, as with every asynchronous collective.
+        // SAFETY: the library's tensor of that many elements, kept by `self`; that nobody uses it
+        // meanwhile is the callers' contract, as with every asynchronous collective.
         Ok(unsafe { Memory::from_raw(address, length, element, Box::new(self)) })
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives over the network: a thread that moves datagrams, codec threads, and handles to wait for.
+//! Collectives over the network: a thread that moves datagrams, codec threads, and handles to wait
+//! for.
 
 mod device;
 mod epochs;
@@ -158,7 +159,8 @@ impl Group {
         let (offloaded, to_do) = channel();
         let mut communicator =
             CommunicatorConfig { job_seed: options.seed, hosts, ..CommunicatorConfig::new(rank, world) };
-        // Where ranks have not told each other theirs, others' interfaces may be Ethernet's: what this one carries beyond that is not used.
+        // Where ranks have not told each other theirs, others' interfaces may be Ethernet's: what
+        // this one carries beyond that is not used.
         let apart = || communicator.mtu.min(socket.mtu.map_or(usize::MAX, usize::from));
         communicator.mtu = options.mtu.map_or_else(apart, usize::from);
         let codec = Codec::default();
@@ -243,7 +245,8 @@ impl Group {
         self.start(Collective::AllGather { input, output }, options)
     }
 
-    /// From every rank to every rank its part, bit by bit; `to` and `from` are words of four bytes, by rank.
+    /// From every rank to every rank its part, bit by bit; `to` and `from` are words of four bytes,
+    /// by rank.
     fn all_to_all(
         &self,
         input: &Bound<'_, PyAny>,
@@ -302,13 +305,15 @@ impl Group {
         lock(&self.totals.lossy_ns).iter().map(|&took| took as f64 / 1e9).collect()
     }
 
-    /// Of a transcript that has ended: records in it, its bytes, records that are not in it, and why it ends early.
+    /// Of a transcript that has ended: records in it, its bytes, records that are not in it, and
+    /// why it ends early.
     fn recorded(&self) -> Option<(u64, u64, u64, Option<String>)> {
         let Written { records, bytes, lost, error, .. } = lock(&self.recorded).clone()?;
         Some((records, bytes, lost, error))
     }
 
-    /// The next epoch, without these ranks; with those that have started anew where they are to be let in. Its number, ranks, and those that were let in.
+    /// The next epoch, without these ranks; with those that have started anew where they are to be
+    /// let in. Its number, ranks, and those that were let in.
     fn next_epoch(
         &self,
         py: Python<'_>,

@@ -7,7 +7,8 @@ use tracing_subscriber::EnvFilter;
 const VARIABLE: &str = "TRIMWIRE_DEBUG";
 const DEFAULT: &str = "warn";
 
-/// Lets messages out that `TRIMWIRE_DEBUG` asks for; warnings without it. A second time nothing happens.
+/// Lets messages out that `TRIMWIRE_DEBUG` asks for; warnings without it. A second time nothing
+/// happens.
 pub(crate) fn begin() {
     let said = std::env::var("TRIMWIRE_DEBUG").ok().filter(|said| !said.is_empty());
     let filter = said.as_deref().unwrap_or(DEFAULT).parse::<EnvFilter>();

@@ -5,9 +5,11 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use std::sync::Mutex;
 
-/// For `torch.futures.Future.then`: gives the future's value, or raises what was said to have gone wrong.
+/// For `torch.futures.Future.then`: gives the future's value, or raises what was said to have gone
+/// wrong.
 ///
-/// A function in Python would do, but for the stack: PyTorch makes text of what a callback raises, its stack included, and this has none.
+/// A function in Python would do, but for the stack: PyTorch makes text of what a callback raises,
+/// its stack included, and this has none.
 #[pyclass(frozen, module = "trimwire._native")]
 #[derive(Default)]
 pub(crate) struct Verdict {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of the host that a device copies from and to by itself, lent out in parts that do not overlap.
+//! Memory of the host that a device copies from and to by itself, lent out in parts that do not
+//! overlap.
 //!
-//! Parts are lent while packets are received into them or sent from them; in between a device reads or writes the same memory, which nobody here sees.
+//! Parts are lent while packets are received into them or sent from them; in between a device reads
+//! or writes the same memory, which nobody here sees.
 
 use crate::dlpack::Tensor;
 use pyo3::PyResult;
@@ -21,7 +23,8 @@ pub(crate) struct Pinned {
     _tensor: Tensor,
 }
 
-// SAFETY: what `address` points to is only touched through parts, of which no two that are out overlap; the rest is behind the lock, or never touched.
+// SAFETY: what `address` points to is only touched through parts, of which no two that are out
+// overlap; the rest is behind the lock, or never touched.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
@@ -33,7 +36,8 @@ impl std::fmt::Debug for Pinned {
 }
 
 impl Pinned {
-    /// Of a contiguous tensor of the host's. Nobody writes to a part of it while that is lent, which is the contract of who makes it; nor reads one that may be written.
+    /// Of a contiguous tensor of the host's. Nobody writes to a part of it while that is lent,
+    /// which is the contract of who makes it; nor reads one that may be written.
     pub(crate) fn new(tensor: Tensor) -> PyResult<Arc<Self>> {
         let (address, length) = tensor.raw_bytes()?;
         Ok(Arc::new(Self { address, length, lent: Mutex::default(), _tensor: tensor }))
@@ -74,7 +78,8 @@ pub(crate) struct Part {
 
 impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: initialised bytes within the tensor, which `home` keeps; no other part that is out has any of them.
+        // SAFETY: initialised bytes within the tensor, which `home` keeps; no other part that is
+        // out has any of them.
         unsafe {
             let start = self.home.address.as_ptr().add(self.range.start);
             std::slice::from_raw_parts(start, self.range.len())

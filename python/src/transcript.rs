@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transcripts (docs/reference/transcript.md) as numpy can hold them: what was there of each packet, as one number.
+//! Transcripts (docs/reference/transcript.md) as numpy can hold them: what was there of each
+//! packet, as one number.
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -12,7 +13,8 @@ use trimwire_agent::transcript::{MessageRecord, OperationRecord, ReadError, Read
 use trimwire_encoder::Reach;
 use trimwire_encoder::papers::Scheme;
 
-/// What is there of a packet, in the order of how much: 0 is nothing, `u32::MAX` all that was sent, and between them 1 + (`planes` << 16 | `coordinates` of the next plane).
+/// What is there of a packet, in the order of how much: 0 is nothing, `u32::MAX` all that was sent,
+/// and between them 1 + (`planes` << 16 | `coordinates` of the next plane).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fate(pub(crate) u32);
 
@@ -33,7 +35,8 @@ impl Fate {
         Self::of((planes > 0).then_some(Reach { planes, more: 0 }), sent)
     }
 
-    /// Bytes that are left of a packet of so many coordinates, of which `sent` planes were sent; `None`: lost.
+    /// Bytes that are left of a packet of so many coordinates, of which `sent` planes were sent;
+    /// `None`: lost.
     pub(crate) fn bytes(self, codec: Scheme, sent: u8, coordinates: usize) -> Option<usize> {
         let whole = codec.packet_len(sent, coordinates);
         match self {
@@ -74,7 +77,8 @@ pub(crate) fn operation(number: u32, collective: &Collective, options: &Options)
 
 /// Number, name, coordinates, whether it was exact, and why it failed.
 type OperationRow = (u32, String, u64, bool, Option<String>);
-/// Number of its operation, whether it goes to the shard's owner (0) or comes from there (1), shard, sender, coordinates, fates.
+/// Number of its operation, whether it goes to the shard's owner (0) or comes from there (1),
+/// shard, sender, coordinates, fates.
 type MessageRow = (u32, u8, u16, u16, usize, Py<PyBytes>);
 
 /// A transcript that was read.
@@ -100,7 +104,8 @@ fn row(py: Python<'_>, record: &MessageRecord) -> Result<MessageRow, String> {
     Ok((number, phase, shard, record.from, record.shape.coordinates(), fates))
 }
 
-/// Reads the transcript of a rank. One that ends in the middle of a record is read as far as it goes.
+/// Reads the transcript of a rank. One that ends in the middle of a record is read as far as it
+/// goes.
 #[pyfunction]
 pub(crate) fn read_transcript(py: Python<'_>, path: &str, rank: u16) -> PyResult<RankTranscript> {
     let path = of_rank(path, rank);

@@ -119,7 +119,8 @@ struct Shared {
     owner: Owner,
 }
 
-// SAFETY: what `address` points to is only touched through leases, of which no two that overlap are out at once unless both only read.
+// SAFETY: what `address` points to is only touched through leases, of which no two that overlap are
+// out at once unless both only read.
 unsafe impl Send for Shared {}
 // SAFETY: as above; everything else is immutable or behind the lock.
 unsafe impl Sync for Shared {}
@@ -137,7 +138,8 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if let Owner::Vector { capacity, free } = self.owner {
-            // SAFETY: address, length and capacity are those of the vector that `from_vec` took apart, and nobody else has them: leases keep `Shared` alive.
+            // SAFETY: address, length and capacity are those of the vector that `from_vec` took
+            // apart, and nobody else has them: leases keep `Shared` alive.
             unsafe { free(self.address, self.length, capacity) }
         }
     }
@@ -238,7 +240,8 @@ impl Memory {
         let shared = ManuallyDrop::new(Arc::try_unwrap(self.0).map_err(Self)?);
         drop(std::mem::take(&mut *shared.held()));
         let Owner::Vector { capacity, .. } = shared.owner else { return Ok(Vec::new()) };
-        // SAFETY: these are the parts of a vector of this type, which `Shared`, never dropped, does not free. What else it owned has just been taken.
+        // SAFETY: these are the parts of a vector of this type, which `Shared`, never dropped, does
+        // not free. What else it owned has just been taken.
         Ok(unsafe { Vec::from_raw_parts(shared.address.cast::<E>().as_ptr(), shared.length, capacity) })
     }
 
@@ -303,7 +306,8 @@ pub(super) enum ViewMut<'a> {
 impl Lease {
     fn start<E>(&self) -> *mut E {
         let start = if self.device().is_none() { self.range.start } else { 0 };
-        // SAFETY: `range` lies within the memory, whose elements are of this type (the caller looks at `element`); of what is elsewhere the address points to nothing, and stays.
+        // SAFETY: `range` lies within the memory, whose elements are of this type (the caller looks
+        // at `element`); of what is elsewhere the address points to nothing, and stays.
         unsafe { self.shared.address.cast::<E>().as_ptr().add(start) }
     }
 
@@ -320,7 +324,8 @@ impl Lease {
     /// To read; nothing of memory that is elsewhere.
     pub(super) fn view(&self) -> View<'_> {
         let length = if self.device().is_none() { self.range.len() } else { 0 };
-        // SAFETY: initialised elements of that type, within bounds, and no lease to write them is out but, perhaps, this one, which is borrowed.
+        // SAFETY: initialised elements of that type, within bounds, and no lease to write them is
+        // out but, perhaps, this one, which is borrowed.
         unsafe {
             match self.shared.element {
                 ElementType::F32 => View::F32(std::slice::from_raw_parts(self.start(), length)),
@@ -333,7 +338,8 @@ impl Lease {
     /// To write; nothing of a lease to read, or of memory that is elsewhere.
     pub(super) fn view_mut(&mut self) -> ViewMut<'_> {
         let length = if self.write && self.device().is_none() { self.range.len() } else { 0 };
-        // SAFETY: initialised elements of that type, within bounds, and no other lease of them is out.
+        // SAFETY: initialised elements of that type, within bounds, and no other lease of them is
+        // out.
         unsafe {
             match self.shared.element {
                 ElementType::F32 => ViewMut::F32(std::slice::from_raw_parts_mut(self.start(), length)),

@@ -18,7 +18,8 @@ pub fn shard_range(length: usize, world: u16, shard: u16) -> Range<usize> {
 }
 
 /// The coordinates of shard `shard` of `shards` that begin at multiples of a block: so each of the
-/// gradient's blocks of zeros is one of a shard, too, and stays zero. As even as possible otherwise.
+/// gradient's blocks of zeros is one of a shard, too, and stays zero. As even as possible
+/// otherwise.
 pub(super) fn block_range(length: usize, shards: u16, shard: u16) -> Range<usize> {
     let blocks = shard_range(length.div_ceil(BLOCK), shards, shard);
     (blocks.start * BLOCK).min(length)..(blocks.end * BLOCK).min(length)

@@ -90,8 +90,9 @@ pub(super) fn send<'a>(
         let tos = libc::c_int::from(message.tos);
         let segment = message.segment.map(u16::to_ne_bytes);
         let departs = message.departs_ns.map(u64::to_ne_bytes);
-        // SAFETY: `msg_control` points to CONTROL aligned bytes. A TOS, a segment's length and a time take CMSG_SPACE of 4, 2 and 8 bytes, 72
-        // of them, so the headers and their data lie inside.
+        // SAFETY: `msg_control` points to CONTROL aligned bytes. A TOS, a segment's length and a
+        // time take CMSG_SPACE of 4, 2 and 8 bytes, 72 of them, so the headers and their data lie
+        // inside.
         header.msg_hdr.msg_controllen = unsafe {
             let first = libc::CMSG_FIRSTHDR(&raw const header.msg_hdr);
             let mut end = push(first, level, kind, &tos.to_ne_bytes());
@@ -110,8 +111,8 @@ pub(super) fn send<'a>(
     if count == 0 {
         return (0, None);
     }
-    // SAFETY: the first `count` headers are written and point to names, vectors, payloads and control messages that outlive the
-    // call; sendmmsg writes nothing but their msg_len.
+    // SAFETY: the first `count` headers are written and point to names, vectors, payloads and
+    // control messages that outlive the call; sendmmsg writes nothing but their msg_len.
     let taken = unsafe {
         libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, libc::MSG_DONTWAIT)
     };
@@ -203,8 +204,8 @@ impl Inbox {
             header.msg_hdr.msg_control = controls[i].0.as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = CONTROL as _;
         }
-        // SAFETY: the first `batch` headers are written and point to a name, a vector, a buffer and a control area that outlive the
-        // call, with their lengths; the time-out is none.
+        // SAFETY: the first `batch` headers are written and point to a name, a vector, a buffer and
+        // a control area that outlive the call, with their lengths; the time-out is none.
         let count = unsafe {
             libc::recvmmsg(
                 fd.as_raw_fd(),
@@ -225,7 +226,8 @@ impl Inbox {
             let length = (header.msg_len as usize).min(BUFFER);
             bytes += length;
             let mut incoming = Received {
-                // SAFETY: the kernel has written the name that the header points to, as long as it says.
+                // SAFETY: the kernel has written the name that the header points to, as long as it
+                // says.
                 source: unsafe { source(&header.msg_hdr) },
                 tos: 0,
                 segment: None,
@@ -234,7 +236,8 @@ impl Inbox {
                 lost: None,
                 payload: &buffer[..length],
             };
-            // SAFETY: the kernel has filled the control area that the header describes, and it is alive.
+            // SAFETY: the kernel has filled the control area that the header describes, and it is
+            // alive.
             unsafe { read_controls(&header.msg_hdr, &mut incoming) };
             take(incoming);
         }
@@ -251,7 +254,8 @@ unsafe fn source(header: &libc::msghdr) -> Option<SocketAddr> {
     if length < size_of::<libc::sockaddr_in>() {
         return None;
     }
-    // SAFETY: an address begins with its family, which says which structure it is; each is read only when it is there whole.
+    // SAFETY: an address begins with its family, which says which structure it is; each is read
+    // only when it is there whole.
     unsafe {
         match i32::from(name.cast::<libc::sa_family_t>().read_unaligned()) {
             libc::AF_INET => {
@@ -275,7 +279,8 @@ unsafe fn source(header: &libc::msghdr) -> Option<SocketAddr> {
 /// # Safety
 /// The kernel has filled the control area that `header` describes, and it is alive.
 unsafe fn read_controls(header: &libc::msghdr, incoming: &mut Received<'_>) {
-    // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR stay inside the area, and each message's data is read only as far as its length says.
+    // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR stay inside the area, and each message's data is read
+    // only as far as its length says.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {

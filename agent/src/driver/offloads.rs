@@ -43,7 +43,8 @@ pub fn offloads(interface: &str) -> io::Result<Offloads> {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut answer).cast();
-        // SAFETY: the request points to as many bytes as the longest of these answers has, aligned for its words; both outlive the call.
+        // SAFETY: the request points to as many bytes as the longest of these answers has, aligned
+        // for its words; both outlive the call.
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -60,7 +60,8 @@ pub(super) fn read(socket: &Socket, option: Number) -> io::Result<i32> {
 
 /// Binds a packet socket to an interface, from which packets of `protocol` come then.
 pub(super) fn bind_packet(socket: &Socket, index: u32, protocol: u16) -> io::Result<()> {
-    // SAFETY: the storage is zeroed, holds any address with its alignment, and a sockaddr_ll as long as `length` is written to it.
+    // SAFETY: the storage is zeroed, holds any address with its alignment, and a sockaddr_ll as
+    // long as `length` is written to it.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, length| {
             let address = storage.cast::<libc::sockaddr_ll>();

@@ -5,8 +5,9 @@
 //! together again from the words of §IV-A:
 //!
 //! - DA2, "AIMD … when the delay is outside the range [a − d_var, a + d_var]": below, k + k_inc;
-//!   above, k · β, where β is the "multiplicative decrease factor"; within, k. "Delay variation from
-//!   target" 0.05 is taken as a share of a: in seconds it would mean another thing for every model.
+//!   above, k · β, where β is the "multiplicative decrease factor"; within, k. "Delay variation
+//!   from target" 0.05 is taken as a share of a: in seconds it would mean another thing for every
+//!   model.
 //! - DA3, "additive decrease instead": above, k − k_dec.
 //! - DA4's text adds k/2 where its pseudocode adds k_inc; the pseudocode is taken.
 //! - DA5: below α m, k + k_inc; above α a, k (1 − β (d − α a) / (d − α m)); else DA4.

@@ -8,11 +8,11 @@ use super::step::Step;
 
 /// Closed loop on what switches do to packets.
 ///
-/// A trim tells what a delay does not: how much of what was sent there was room for. So a ratio that
-/// was too great is set right in one step, not halved until it fits: what arrived of a step *is*
-/// the ratio that would have. Between `low` and `high` the ratio stays: the few percent of trims are
-/// what tells that the network is full, at the price of the least significant planes of a few
-/// packets. Below, it grows by a share that doubles up to `fastest` while nothing is trimmed.
+/// A trim tells what a delay does not: how much of what was sent there was room for. So a ratio
+/// that was too great is set right in one step, not halved until it fits: what arrived of a step
+/// *is* the ratio that would have. Between `low` and `high` the ratio stays: the few percent of
+/// trims are what tells that the network is full, at the price of the least significant planes of a
+/// few packets. Below, it grows by a share that doubles up to `fastest` while nothing is trimmed.
 ///
 /// Fewer planes alone would change nothing: a sender that goes on at the line's rate sends shorter
 /// packets the faster, and a port that has a tenth of the line trims as many of them. So the *pace*
@@ -20,12 +20,12 @@ use super::step::Step;
 /// left out makes room. Both grow together again; planes that are left out for the budget's sake
 /// leave the pace as it is. Losses, where a switch drops instead, are answered alike.
 ///
-/// Bursts come and go in microseconds, which is what trims are for: the trimmed share is smoothed over
-/// `memory` steps before it is answered.
+/// Bursts come and go in microseconds, which is what trims are for: the trimmed share is smoothed
+/// over `memory` steps before it is answered.
 ///
-/// Where nothing trims (a switch without trimming, a slow card), a full network shows as delay only,
-/// and delay says nothing of what users can bear: with `budget_ns`, what computing hides or a user
-/// tolerates, a step that took longer is scaled to it, and one that nearly did does not grow.
+/// Where nothing trims (a switch without trimming, a slow card), a full network shows as delay
+/// only, and delay says nothing of what users can bear: with `budget_ns`, what computing hides or a
+/// user tolerates, a step that took longer is scaled to it, and one that nearly did does not grow.
 /// Without, delays are not looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrimFeedback {
@@ -101,8 +101,8 @@ impl Law for TrimFeedback {
         let used = self.budget_ns.map_or(0.0, |budget| step.delay_ns as f64 / budget as f64);
         if trimmed > self.high || step.lost > self.high || used > 1.0 {
             let fits = if trimmed > self.high { arrived } else { 1.0 };
-            // What was trimmed says how much there is room for; what was lost only that there was too
-            // much: a burst that even heads did not fit into is soon over.
+            // What was trimmed says how much there is room for; what was lost only that there was
+            // too much: a burst that even heads did not fit into is soon over.
             let fits = if step.lost > self.high { fits * (1.0 - step.lost).max(0.5) } else { fits }.max(0.1);
             self.settle();
             self.pace = (self.pace * fits).max(LEAST_PACE);

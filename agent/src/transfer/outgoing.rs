@@ -74,6 +74,8 @@ pub(crate) struct Outgoing {
     /// lost, or on another way.
     unclear_since_ns: Option<u64>,
     progress_ns: u64,
+    /// When trimmed packets were reported last.
+    trimmed_ns: u64,
     reported: Report,
     map: Option<TrimMap>,
     pass: Pass,
@@ -114,6 +116,7 @@ impl Outgoing {
             stopped: false,
             unclear_since_ns: None,
             progress_ns: now_ns,
+            trimmed_ns: 0,
             reported: Report::default(),
             map: outbound.want_map.then(|| TrimMap::unknown(packets)),
             pass: if outbound.want_map { Pass::Sending } else { Pass::Settled },
@@ -275,7 +278,10 @@ impl Outgoing {
         let mut heard = self.take_report(when, &progress.report, estimate);
         if heard.is_some() {
             self.silence.end(now_ns);
-            self.trial.arrived();
+        }
+        if heard.is_some_and(|heard| heard.feedback.trimmed > 0) {
+            self.trimmed_ns = now_ns;
+            self.trial.trimmed();
         }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
         if let (Some(path), Some(rtt_ns)) = (echoed, heard.and_then(|heard| heard.feedback.rtt_ns)) {
@@ -326,7 +332,7 @@ impl Outgoing {
         let told = self.flight.told(progress);
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
         let lost = self.flight.lost(now_ns, &told, estimate, late, paths);
-        if lost.iter().any(|repair| !self.heard_since(repair)) {
+        if lost.iter().any(|repair| !self.trimmed_since(repair)) {
             estimate.gave_up();
         }
         let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
@@ -350,8 +356,8 @@ impl Outgoing {
             if repair.from_plane == 0
                 && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
             {
-                let arrives = self.heard_since(&repair);
-                self.trial.lost_in_vain(attempts, arrives);
+                let trimmed = self.trimmed_since(&repair);
+                self.trial.lost_in_vain(attempts, trimmed);
             }
             self.repair(repair);
         }
@@ -366,10 +372,10 @@ impl Outgoing {
         (heard, self.on_last_answer(now_ns, progress, estimate, timeouts))
     }
 
-    /// Whether packets have arrived since a lost one was sent: it was trimmed, and not given up
-    /// too early.
-    fn heard_since(&self, repair: &Repair) -> bool {
-        self.silence.since_ns() > self.flight.sent_ns(repair.index)
+    /// Whether packets have come trimmed since a lost one was sent: it will be one of them, and was
+    /// not given up too early.
+    fn trimmed_since(&self, repair: &Repair) -> bool {
+        self.trimmed_ns > self.flight.sent_ns(repair.index)
     }
 
     fn stalled(&self, missing: u32, waited_ns: u64) -> TransferError {

@@ -32,18 +32,18 @@ impl Trial {
         *self = Self::No;
     }
 
-    /// Packets have arrived, whatever is left of them.
-    pub(super) fn arrived(&mut self) {
+    /// Packets have arrived trimmed.
+    pub(super) fn trimmed(&mut self) {
         if self.is_on() {
             *self = Self::Trimmed;
         }
     }
 
-    /// A packet is lost that was sent so often, and nothing was of use since then; `arrives`:
-    /// something came, trimmed.
-    pub(super) fn lost_in_vain(&mut self, attempts: u8, arrives: bool) {
+    /// A packet is lost that was sent so often, and nothing was of use since then; `trimmed`:
+    /// something came trimmed.
+    pub(super) fn lost_in_vain(&mut self, attempts: u8, trimmed: bool) {
         if matches!(self, Self::No | Self::Trimmed) && attempts >= LOST {
-            *self = if arrives { Self::Trimmed } else { Self::Waiting(0) };
+            *self = if trimmed { Self::Trimmed } else { Self::Waiting(0) };
         }
     }
 
@@ -114,10 +114,10 @@ mod tests {
         assert!(trial.may_send() && trial.is_on() && trial.is_trimmed());
         trial.lost_in_vain(4, false);
         assert!(!trial.may_send() && !trial.is_trimmed());
-        trial.arrived();
+        trial.trimmed();
         assert!(trial.may_send() && trial.is_trimmed());
         trial.improved();
-        trial.arrived();
+        trial.trimmed();
         assert!(!trial.is_on());
     }
 }

@@ -226,7 +226,8 @@ fn sums_are_right_by_any_number_of_channels_and_of_any_length() {
         for (name, _, most) in ways() {
             for length in [5, 257, 3_001, 20_011] {
                 let expected = sum(WORLD, length);
-                // Of one packet, or some, all may be trimmed, both ways: π/2 - 1 of each one's energy.
+                // Of one packet, or some, all may be trimmed, both ways: π/2 - 1 of each one's
+                // energy.
                 let most = match length {
                     20_011 => most,
                     3_001 => most * 3.0,

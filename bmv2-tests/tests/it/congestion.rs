@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gradients over real interfaces through a congested switch: what is trimmed arrives at ordinary UDP sockets, decodes with the
-//! error that the formula predicts, and every packet is accounted for.
+//! Gradients over real interfaces through a congested switch: what is trimmed arrives at ordinary
+//! UDP sockets, decodes with the error that the formula predicts, and every packet is accounted
+//! for.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use serde_json::Value;
@@ -30,7 +31,8 @@ const DROP_TAIL: &str = "{ trim: off, mark_at: 40KB, drop_at: 40KB }";
 /// Ports of all hosts.
 const PORTS: std::ops::RangeInclusive<u16> = 1..=3;
 
-/// What ranks report of a sum that the first of them gets, and what its transcript says of the messages.
+/// What ranks report of a sum that the first of them gets, and what its transcript says of the
+/// messages.
 struct Outcome {
     reports: Vec<Value>,
     messages: Vec<Value>,
@@ -90,12 +92,12 @@ impl Outcome {
         errors.sum::<f64>() / self.reports.len() as f64
     }
 
-    /// Formulas count whole planes, and switches trim to what holds planes of 448 coordinates. Of each
-    /// row's ten packets eight have 416 coordinates and keep 32 of the next plane, two have 384 and keep
-    /// 64: 384 of 4,096 may be better than the formula says.
+    /// Formulas count whole planes, and switches trim to what holds planes of 448 coordinates. Of
+    /// each row's ten packets eight have 416 coordinates and keep 32 of the next plane, two have
+    /// 384 and keep 64: 384 of 4,096 may be better than the formula says.
     ///
-    /// At eight planes the error sits in a few outer cells, so that a hundred trimmed packets leave some 10 % to
-    /// chance. A packet's depth mistaken by one plane would be a factor of 3.
+    /// At eight planes the error sits in a few outer cells, so that a hundred trimmed packets leave
+    /// some 10 % to chance. A packet's depth mistaken by one plane would be a factor of 3.
     fn assert_error_as_predicted(&self) {
         let (nmse, expected) = (self.nmse(), self.expected());
         assert!(expected > 0.0, "nothing was trimmed: {:?}", self.messages);
@@ -111,8 +113,9 @@ fn sum(counters: &Counters, names: &[&str]) -> u64 {
     PORTS.map(|port| counters.sum(port, names)).sum()
 }
 
-/// Every packet that ranks sent is in exactly one of the ladder's counters, and every one that left arrived. A switch
-/// that drops between ingress and egress without a word (BMv2, at 64 packets a queue) is held to the rest.
+/// Every packet that ranks sent is in exactly one of the ladder's counters, and every one that left
+/// arrived. A switch that drops between ingress and egress without a word (BMv2, at 64 packets a
+/// queue) is held to the rest.
 fn assert_conservation(outcome: &Outcome, counters: &Counters, silent_drops: bool) {
     let offered =
         sum(counters, &["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"]);
@@ -129,8 +132,8 @@ fn assert_conservation(outcome: &Outcome, counters: &Counters, silent_drops: boo
     assert_eq!(counters.sum(511, &["unroutable"]), 0, "{counters:?}");
 }
 
-/// Control packets overtake data in their own queue, and none is lost. `silent_drops`: as above, which a busy machine's
-/// BMv2 does to control packets as well.
+/// Control packets overtake data in their own queue, and none is lost. `silent_drops`: as above,
+/// which a busy machine's BMv2 does to control packets as well.
 fn assert_control_got_through(outcome: &Outcome, counters: &Counters, silent_drops: bool) {
     let all = |what| PORTS.map(|port| counters.packets(port, CONTROL_QUEUE, what)).sum::<u64>();
     let (admitted, left) = (all("admitted"), all("transmitted"));
@@ -199,8 +202,8 @@ fn one_sender_above_line_rate_through_bmv2_is_trimmed() {
     let test = "one sender above line rate through simple_switch_grpc";
     let Some(programs) = Programs::or_skip(test) else { return };
     let Some(bmv2) = bmv2_or_skip(test) else { return };
-    // BMv2 sends in bursts of half a socket buffer, about 46 frames; what arrives meanwhile and does not fit its queues of 64
-    // packets is dropped without a word, and repaired.
+    // BMv2 sends in bursts of half a socket buffer, about 46 frames; what arrives meanwhile and
+    // does not fit its queues of 64 packets is dropped without a word, and repaired.
     trimming(test, &Kind::Bmv2(bmv2), &programs, 40_000_000, &[1], "70M");
 }
 
@@ -227,7 +230,8 @@ fn without_trimming_the_same_incast_is_dropped_and_repaired() {
 #[derive(Debug, Default)]
 struct Relayed {
     trimmed: u64,
-    /// UDP datagrams of agents: DATA without a checksum and with one, control packets with a right one and with another.
+    /// UDP datagrams of agents: DATA without a checksum and with one, control packets with a right
+    /// one and with another.
     data: [u64; 2],
     control: [u64; 2],
 }
@@ -248,11 +252,12 @@ impl Relayed {
     }
 }
 
-/// DSCPs of data that may be trimmed. Control packets that ask how long packets may be are long, too.
+/// DSCPs of data that may be trimmed. Control packets that ask how long packets may be are long,
+/// too.
 const TRIMMABLE: [u8; 4] = [3, 7, 11, 15];
 
-/// A port is congested while long trimmable frames come closer together than this. A message that is
-/// sent alone, such as what ranks agree on, passes whole.
+/// A port is congested while long trimmable frames come closer together than this. A message that
+/// is sent alone, such as what ranks agree on, passes whole.
 const CLOSE: Duration = Duration::from_millis(5);
 
 /// Passes frames on between two sockets. Trims what is trimmable and longer than `trim_to` on its
@@ -328,17 +333,20 @@ fn raw_reception_decodes_what_a_switch_trimmed_without_mending_lengths() {
         let [message] = &messages[..] else { panic!("one gradient: {messages:?}") };
         let packets = number(message, "/packets");
         assert!(trimmed as f64 >= packets * 0.95, "{trimmed} of {packets} trimmed");
-        // A relay that the scheduler holds up loses a few; without raw reception everything would be sent again and again.
+        // A relay that the scheduler holds up loses a few; without raw reception everything would
+        // be sent again and again.
         let repairs = number(&sent, "/totals/repairs_sent");
         assert!(repairs * 4.0 < packets, "a trimmed packet is a delivered one: {sent}\n{received}");
         assert!(number(message, "/trimmed") >= packets * 0.95, "{message}");
         let nmse = number(&received, "/rows/0/nmse");
-        // Four planes of 448 are 224 bytes. Of each row's ten packets eight, of 416 coordinates, have 128 of
-        // the fifth plane in them, two, of 384, have 256. Its error is 0.2623 times the fourth's.
+        // Four planes of 448 are 224 bytes. Of each row's ten packets eight, of 416 coordinates,
+        // have 128 of the fifth plane in them, two, of 384, have 256. Its error is 0.2623 times the
+        // fourth's.
         let fifth = f64::from(8 * 128 + 2 * 256) / 4_096.0;
         let expected = number(message, "/nmse_expected") * (1.0 - fifth * (1.0 - 0.2623));
         assert!((nmse / expected - 1.0).abs() < 0.08, "nmse {nmse:e}, formula {expected:e}");
-        // docs/reference/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
+        // docs/reference/wire-format.md: a switch that mends no checksum finds none in DATA;
+        // control packets have right ones.
         assert!(relayed.data[0] > 0 && relayed.control[0] > 0, "{relayed:?}");
         assert_eq!((relayed.data[1], relayed.control[1]), (0, 0), "{relayed:?}");
         eprintln!("{test}: {trimmed} trimmed; nmse {nmse:.3e}, formula {expected:.3e}");
@@ -355,7 +363,8 @@ fn hostile_datagrams_are_counted_and_ignored() {
     let host = network.host(3).expect("a third host");
     let socket = host.enter(|| Ok(std::net::UdpSocket::bind("10.0.0.3:0")?)).expect("socket");
     let over = AtomicBool::new(false);
-    // Before, during and after the message: an agent is ready when it is, so junk is sent for as long as it can arrive.
+    // Before, during and after the message: an agent is ready when it is, so junk is sent for as
+    // long as it can arrive.
     let received = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut state = 1_u32;
@@ -408,7 +417,8 @@ fn an_all_reduce_of_three_ranks_sums_through_the_switch() {
         let rows = report.pointer("/rows").and_then(Value::as_array).expect("rows");
         assert_eq!(rows.len(), 3);
         for row in rows {
-            // Whatever was trimmed, a sum of which at most 1 % is missing is nearer than that of signs alone.
+            // Whatever was trimmed, a sum of which at most 1 % is missing is nearer than that of
+            // signs alone.
             assert!(number(row, "/nmse") < 0.3, "{row}");
             assert!(number(row, "/missing_share") <= 0.01, "{row}");
         }

@@ -4,7 +4,7 @@
 //!
 //! Behind each packet, by the same port, go two sentinels, one to each egress port, in the lowest
 //! queue: when both are back, whatever the packet was going to cause has happened, and nothing has
-//! to be waited for in vain.
+//! to be waited for in vain. (None is turned back: what comes from a port does not go there.)
 
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
@@ -61,6 +61,11 @@ impl DerefMut for Side {
     fn deref_mut(&mut self) -> &mut Wired {
         &mut self.wired
     }
+}
+
+/// The sentinels of a packet that comes in at a port.
+fn sentinels(ingress_port: u16) -> impl Iterator<Item = (u16, u8)> {
+    SENTINELS.into_iter().filter(move |(port, _)| *port != ingress_port)
 }
 
 fn sentinel(octet: u8, number: u32) -> Vec<u8> {
@@ -142,11 +147,11 @@ impl Side {
         let number = self.sent;
         self.sent += 1;
         self.sockets[usize::from(ingress_port)].send(frame)?;
-        for (_, octet) in SENTINELS {
+        for (_, octet) in sentinels(ingress_port) {
             self.sockets[usize::from(ingress_port)].send(&sentinel(octet, number))?;
         }
         let mut output = Vec::new();
-        let mut back = [false; 2];
+        let mut back = SENTINELS.map(|(port, _)| port == ingress_port);
         let sockets = &self.wired.sockets;
         let came = poll("sentinels", Duration::from_secs(10), || {
             for (sentinel, (port, _)) in SENTINELS.into_iter().enumerate() {
@@ -166,8 +171,10 @@ impl Side {
             let running = self.switch.is_running();
             came.with_context(|| format!("packet {number}; the switch runs: {running}"))?;
         }
-        while let Some(frame) = self.sockets[0].receive()? {
-            output.push((0, frame));
+        for port in [0, ingress_port] {
+            while let Some(frame) = self.sockets[usize::from(port)].receive()? {
+                output.push((port, frame));
+            }
         }
         output.sort();
         Ok(output)
@@ -219,7 +226,7 @@ fn known_answers(kind: &Kind) -> anyhow::Result<()> {
         for (name, &count) in &case.counters {
             add(name, count);
         }
-        for (port, octet) in SENTINELS {
+        for (port, octet) in sentinels(case.ingress_port) {
             let bytes = sentinel(octet, 0).len() as i64;
             for array in ["Ingress.admitted", "Egress.transmitted"] {
                 add(&format!("{array}[{}]", port * 8), (1, bytes));

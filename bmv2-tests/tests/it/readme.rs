@@ -22,7 +22,8 @@ fn block(document: &str, heading: &str) -> String {
     block.split_once("\n```").expect("its end").0.to_owned()
 }
 
-/// Runs commands as root would in the repository, in namespaces of their own, where `cargo build` has left `programs`.
+/// Runs commands as root would in the repository, in namespaces of their own, where `cargo build`
+/// has left `programs`.
 fn run(commands: &str, programs: &Programs) -> (bool, String) {
     let folder = programs.agent.parent().expect("a folder");
     // The block puts target/release first; here the programs may be elsewhere.

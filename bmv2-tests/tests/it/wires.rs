@@ -143,8 +143,8 @@ impl Fabric {
         Ok(missing())
     }
 
-    /// How long frames are lost from now on, by when the last of which some are was begun: until 400
-    /// one after another have arrived.
+    /// How long frames are lost from now on, by when the last of which some are was begun: until
+    /// 400 one after another have arrived.
     fn loses_for(&self) -> anyhow::Result<Duration> {
         #[expect(clippy::disallowed_methods, reason = "a figure that a person reads")]
         let began = Instant::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BMv2's `simple_switch_grpc`: the same compiled program as `trimwire-switch`, but queues that are counted in packets and
-//! drop in silence, and no register reads over P4Runtime.
+//! BMv2's `simple_switch_grpc`: the same compiled program as `trimwire-switch`, but queues that are
+//! counted in packets and drop in silence, and no register reads over P4Runtime.
 
 use std::ops::RangeInclusive;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the switches of a fabric that are programs are started, so that they are what its file says: ports, line rates, addresses.
+//! How the switches of a fabric that are programs are started, so that they are what its file says:
+//! ports, line rates, addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,8 +11,8 @@ use crate::units;
 /// BMv2's own port for Thrift. Several of them on one host need one each.
 const FIRST_THRIFT_PORT: u16 = 9090;
 
-/// A command a switch, by the switches' names. Interfaces are named as Mininet's are, SWITCH-ethPORT; switches that are none of
-/// the programs known here get a line that says so.
+/// A command a switch, by the switches' names. Interfaces are named as Mininet's are,
+/// SWITCH-ethPORT; switches that are none of the programs known here get a line that says so.
 pub fn start_commands(fabric: &Fabric) -> Vec<String> {
     let mut ports: BTreeMap<&str, BTreeMap<u16, u64>> = BTreeMap::new();
     for link in &fabric.links {

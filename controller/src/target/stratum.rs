@@ -2,8 +2,8 @@
 //! What both Tofinos have in common under Stratum (<https://github.com/stratum/stratum>).
 //!
 //! - The device config is Stratum's `BfPipelineConfig` (`stratum/hal/lib/barefoot/bf.proto`).
-//! - A mirror session is a P4Runtime clone session with one replica, whose port stands in the old numeric field and is not 0
-//!   (`bfrt_pre_manager.cc`).
+//! - A mirror session is a P4Runtime clone session with one replica, whose port stands in the old
+//!   numeric field and is not 0 (`bfrt_pre_manager.cc`).
 
 use std::ops::RangeInclusive;
 
@@ -48,7 +48,8 @@ struct Profile {
     pipe_scope: Vec<u32>,
 }
 
-/// The device config of a program: its name and its pipeline's, the hardware pipes that run it, and what the compiler wrote.
+/// The device config of a program: its name and its pipeline's, the hardware pipes that run it, and
+/// what the compiler wrote.
 pub(crate) fn device_config(
     (name, profile, pipes): (&str, &str, &[u32]),
     bfrt: Vec<u8>,
@@ -81,7 +82,8 @@ pub(super) fn sizes(policy: &PortPolicy, plan: &QueuePlan) -> (u16, u16) {
         .fold((0, 0), |(shallow, deep), queue| (shallow.max(queue.shallow_size), deep.max(queue.deep_size)))
 }
 
-/// The traffic manager's shaper does what the cap's table does elsewhere, and P4Runtime does not reach it.
+/// The traffic manager's shaper does what the cap's table does elsewhere, and P4Runtime does not
+/// reach it.
 pub(super) fn shaper_steps(switch: &str, ports: &Ports, fabric: &Fabric, bfrt: &str) -> Vec<String> {
     let queue = fabric.queues.trimmed;
     let steps = ports.iter().filter_map(|(port, policy)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tofino 1 under Stratum: ingress sees no queues, so a byte meter per port, queue and importance stands for one, and a mirror
-//! session with a length trims.
+//! Tofino 1 under Stratum: ingress sees no queues, so a byte meter per port, queue and importance
+//! stands for one, and a mirror session with a length trims.
 //!
 //! A meter knows two thresholds: what it says at `shallow_at` marks, trims and drops selectively,
 //! what it says at `deep_at` trims deep and drops the rest. `mark_at` and `drop_at` do not count
@@ -34,7 +34,8 @@ pub(super) const PEAK: (u64, u64) = (3, 2);
 /// Cells of the traffic manager's buffer.
 const CELL: u32 = 80;
 
-/// Stratum hands rates and bursts to the SDE in kbit, so that less than 125 bytes are lost on the way.
+/// Stratum hands rates and bursts to the SDE in kbit, so that less than 125 bytes are lost on the
+/// way.
 const METER_STEP: u32 = 125;
 
 pub(super) struct StratumTofino;

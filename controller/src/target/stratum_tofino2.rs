@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tofino 2 under Stratum: a ghost thread tells ingress how long queues are, in cells of the packet buffer, and a mirror session
-//! per length trims.
+//! Tofino 2 under Stratum: a ghost thread tells ingress how long queues are, in cells of the packet
+//! buffer, and a mirror session per length trims.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,7 +17,8 @@ use crate::units::NEVER;
 pub(super) const ARCHITECTURE: &str = "t2na";
 /// Bytes of packet buffer that a queue is counted in.
 const CELL: u32 = 176;
-/// Sessions are few: one for each length, which is the session's id times this (`p4/tofino2/session.p4`).
+/// Sessions are few: one for each length, which is the session's id times this
+/// (`p4/tofino2/session.p4`).
 const LENGTH_STEP: u16 = 32;
 pub(super) const SESSIONS: RangeInclusive<u32> = 1..=255;
 

@@ -153,13 +153,15 @@ fn the_device_config_is_stratums_message() {
 #[test]
 fn a_session_has_one_replica_with_a_numeric_port_and_its_length_counts_the_mirror_header() {
     let session = stratum::session(9, 4, 412, 6);
-    // session_id = 1, replicas = 2 { egress_port = 1 }, class_of_service = 3, packet_length_bytes = 4; numbers of p4runtime.proto.
+    // session_id = 1, replicas = 2 { egress_port = 1 }, class_of_service = 3, packet_length_bytes =
+    // 4; numbers of p4runtime.proto.
     let Some(Kind::PacketReplicationEngineEntry(entry)) = session.entity else { panic!() };
     let Some(Pre::CloneSessionEntry(session)) = entry.r#type else { panic!() };
     assert_eq!(session.encode_to_vec(), [0x08, 9, 0x12, 2, 0x08, 4, 0x18, 6, 0x20, 0xa8, 0x03]);
 }
 
-/// The compiler pads fields marked `@flexible` to bytes, but for what it packs together; the program's own words say what it made of them.
+/// The compiler pads fields marked `@flexible` to bytes, but for what it packs together; the
+/// program's own words say what it made of them.
 #[test]
 fn the_mirror_header_is_as_long_as_the_program_says_and_holds_its_fields() {
     let source = include_str!("../../../p4/tofino/headers.p4");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire-switch`: counts bytes, truncates, and its traffic manager's limits are far above any threshold.
+//! `trimwire-switch`: counts bytes, truncates, and its traffic manager's limits are far above any
+//! threshold.
 
 use std::ops::RangeInclusive;
 

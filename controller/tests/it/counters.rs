@@ -37,8 +37,8 @@ async fn packets_that_egress_had_to_trim_are_exported_and_are_among_sonics_trim_
     let artifacts = with_deflected();
     let report = apply(&fabric, &artifacts, &Options::default()).await.unwrap();
     assert!(report.is_ok(), "{report}");
-    // All but 19 are trimmed in ingress (implementations.rs), and seven more are as if they had been in
-    // egress.
+    // All but 19 are trimmed in ingress (implementations.rs), and seven more are as if they had
+    // been in egress.
     switch.forward(0, &vec![frame(); 100]);
     let mut client = Client::connect(&switch.address.to_string()).await.unwrap();
     client.arbitrate(1, 7, Role::default()).await.unwrap();

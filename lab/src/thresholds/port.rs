@@ -38,8 +38,8 @@ pub struct ClassLimits {
     /// Refused less important packets are trimmed deeply from here, and always shallowly if this is
     /// above `limits.all`.
     pub deep: u32,
-    /// Whether refused important packets are trimmed deeply: their queue has one filling at which they
-    /// are refused.
+    /// Whether refused important packets are trimmed deeply: their queue has one filling at which
+    /// they are refused.
     pub important_deep: bool,
 }
 

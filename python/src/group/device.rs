@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tensors of a device: what is to be done to their rows is said to a thread of Python's, which launches kernels, and says when they are done.
+//! Tensors of a device: what is to be done to their rows is said to a thread of Python's, which
+//! launches kernels, and says when they are done.
 
 use super::locks::lock;
 use crate::dlpack::Tensor;
@@ -54,7 +55,8 @@ pub(crate) struct Desk(Arc<Packets>);
 
 #[pymethods]
 impl Desk {
-    /// `memory`: bytes of the host, into which packets of (shard, rank) are received from byte `offset` on, for every `(shard, rank, offset)` of `places`.
+    /// `memory`: bytes of the host, into which packets of (shard, rank) are received from byte
+    /// `offset` on, for every `(shard, rank, offset)` of `places`.
     #[new]
     fn new(memory: &Bound<'_, PyAny>, places: Vec<(u16, u16, usize)>) -> PyResult<Self> {
         let memory = Pinned::new(Tensor::import(memory, "memory")?)?;
@@ -146,7 +148,8 @@ impl Rows {
     }
 }
 
-/// What a rank sent of a row: the rank, its message, where its packets begin in the desk's memory, and how many bytes of each count.
+/// What a rank sent of a row: the rank, its message, where its packets begin in the desk's memory,
+/// and how many bytes of each count.
 type Contribution = (u16, u32, usize, Vec<i32>);
 
 /// A row that a device is to work on. Dropped unfinished it fails.
@@ -235,7 +238,8 @@ impl Row {
         self.told(|work| work.write().is_some())
     }
 
-    /// Of each rank that sent something of it, ascending: the rank, its message, and where its packets begin in the desk's memory.
+    /// Of each rank that sent something of it, ascending: the rank, its message, and where its
+    /// packets begin in the desk's memory.
     #[getter]
     fn contributions(&self) -> Vec<(u16, u32, usize)> {
         self.contributions.iter().map(|&(rank, message, offset, _)| (rank, message, offset)).collect()
@@ -247,7 +251,8 @@ impl Row {
         self.told(Offloaded::scale)
     }
 
-    /// How the sum is encoded that is sent: message, planes, the energy per coordinate from which on it is important, whether what its packets say is written.
+    /// How the sum is encoded that is sent: message, planes, the energy per coordinate from which
+    /// on it is important, whether what its packets say is written.
     #[getter]
     fn encode(&self) -> PyResult<Option<(u32, u8, f64, bool)>> {
         let encode = self.told(Offloaded::encode)?;
@@ -260,7 +265,8 @@ impl Row {
         self.told(Offloaded::positive_zeros)
     }
 
-    /// It is done; of a row that is sent, its packets are `length` bytes of the desk's memory from `offset` on, and its energy per coordinate is `figure`.
+    /// It is done; of a row that is sent, its packets are `length` bytes of the desk's memory from
+    /// `offset` on, and its energy per coordinate is `figure`.
     #[pyo3(signature = (offset = None, length = 0, figure = 0.0))]
     fn finish(&self, py: Python<'_>, offset: Option<usize>, length: usize, figure: f64) -> PyResult<()> {
         let part = match offset {
@@ -290,21 +296,24 @@ impl Row {
         self.end_badly(why);
     }
 
-    /// How many bytes of each packet of `contributions[nth]` count, 0 where it is lost: 32-bit integers of this machine.
+    /// How many bytes of each packet of `contributions[nth]` count, 0 where it is lost: 32-bit
+    /// integers of this machine.
     fn lengths<'py>(&self, py: Python<'py>, nth: usize) -> Option<Bound<'py, PyBytes>> {
         let (_, _, _, lengths) = self.contributions.get(nth)?;
         Some(PyBytes::new(py, &lengths.iter().flat_map(|length| length.to_ne_bytes()).collect::<Vec<_>>()))
     }
 }
 
-/// Begins and ends of the shards of an all-reduce that goes directly, by owner: rank k has the k-th.
+/// Begins and ends of the shards of an all-reduce that goes directly, by owner: rank k has the
+/// k-th.
 #[pyfunction]
 pub(crate) fn direct_shards(length: usize, world: u16) -> Vec<(usize, usize)> {
     let shards = collective::direct_shards(length, world);
     shards.into_iter().map(|range| (range.start, range.end)).collect()
 }
 
-/// Begins and ends of what is each channel's of a shard, which messages call `shard * channels + channel`.
+/// Begins and ends of what is each channel's of a shard, which messages call
+/// `shard * channels + channel`.
 #[pyfunction]
 pub(crate) fn channel_parts(shard: u16, length: usize, channels: u16) -> Vec<(usize, usize)> {
     let parts = collective::channel_parts(shard, length, channels.max(1), 1 << DEFAULT_ROW_LOG2);

@@ -96,7 +96,8 @@ impl Waiting {
         }
     }
 
-    /// Tells who waits how it has ended; gives the number of the next operation where an epoch has begun.
+    /// Tells who waits how it has ended; gives the number of the next operation where an epoch has
+    /// begun.
     pub(super) fn settle(&mut self, communicator: &mut Channels, place: &Place) -> Option<u32> {
         // Without anybody who waits an epoch waits itself: it may have begun a moment too late.
         let reply = self.0.pop_front()?;

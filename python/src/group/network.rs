@@ -23,7 +23,8 @@ use trimwire_agent::outcome::TransferError;
 use trimwire_agent::transcript::{Filter, OperationRecord, Written};
 use trimwire_agent::wire::Reason;
 
-/// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
+/// Without news from anybody for so long, and nothing under way, a group that is closed is gone:
+/// whoever's STOP was lost has asked again by then.
 const QUIET_NS: u64 = 250_000_000;
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -79,7 +80,8 @@ pub(super) struct App {
     pub(super) delegate: Delegate,
     pub(super) place: Arc<Place>,
     pub(super) waiting: Waiting,
-    /// So long after the beginning all ranks are sure to run, ns; taken once they are told to the endpoint.
+    /// So long after the beginning all ranks are sure to run, ns; taken once they are told to the
+    /// endpoint.
     pub(super) rendezvous_timeout_ns: Option<u64>,
 }
 
@@ -139,7 +141,8 @@ impl App {
         }
     }
 
-    /// Gives an operation up. Those before it begin at once, so that it has its number at all ranks.
+    /// Gives an operation up. Those before it begin at once, so that it has its number at all
+    /// ranks.
     fn cancel(&mut self, now_ns: u64, state: &Arc<State>, endpoint: &mut Endpoint) {
         if let Some(at) = self.queued.iter().position(|queued| Arc::ptr_eq(&queued.state, state)) {
             let first: Vec<Queued> = self.queued.drain(..=at).collect();

@@ -17,7 +17,8 @@ pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
 }
 
-/// The addresses of the interfaces that match `pattern` (as NCCL_SOCKET_IFNAME's), with commas between, or else the one that the system would reach `towards` from.
+/// The addresses of the interfaces that match `pattern` (as NCCL_SOCKET_IFNAME's), with commas
+/// between, or else the one that the system would reach `towards` from.
 #[pyfunction]
 pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> PyResult<String> {
     if let Some(pattern) = pattern {
@@ -52,7 +53,8 @@ pub(crate) fn own_cores() -> String {
     Cores::own().to_string()
 }
 
-/// Channels of each rank where nobody has said how many: of all ranks, by where they listen (`IP:PORT`) and their processors.
+/// Channels of each rank where nobody has said how many: of all ranks, by where they listen
+/// (`IP:PORT`) and their processors.
 #[pyfunction]
 pub(crate) fn default_channels(ranks: Vec<(String, String)>) -> PyResult<u16> {
     let parse = |(address, cores): (String, String)| {
@@ -88,9 +90,11 @@ pub(crate) struct Socket {
 
 #[pymethods]
 impl Socket {
-    /// Listens on an address, or on several of one family with commas between; port 0 is a free one.
+    /// Listens on an address, or on several of one family with commas between; port 0 is a free
+    /// one.
     ///
-    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero'.
+    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say;
+    /// `checksums`, of DATA, is 'filled' or 'zero'.
     #[new]
     fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str, channels: u16) -> PyResult<Self> {
         if !(1..=CHANNELS_MOST).contains(&channels) {
@@ -113,7 +117,8 @@ impl Socket {
         Ok(Self { links: Mutex::new(Some(links)), channels: channels.into(), address, addresses, mtu })
     }
 
-    /// Bytes of the longest IP packet that its interfaces carry; `None` where the system does not tell.
+    /// Bytes of the longest IP packet that its interfaces carry; `None` where the system does not
+    /// tell.
     #[getter]
     fn mtu(&self) -> Option<u16> {
         self.mtu

@@ -30,8 +30,8 @@ impl ProgramLimits {
     pub const TRUSTED: Self =
         Self { json_bytes: 1 << 30, state_bytes: 1 << 30, header_limbs: 16_384, instructions: 1 << 22 };
 
-    /// Bytes of memory that a packet's header, a digest's message, an entry or a cell may take: what
-    /// waits for a controller has room for a few of them.
+    /// Bytes of memory that a packet's header, a digest's message, an entry or a cell may take:
+    /// what waits for a controller has room for a few of them.
     pub fn message_bytes(&self) -> usize {
         (self.json_bytes / 320).min(64 << 10)
     }

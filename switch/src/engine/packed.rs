@@ -3,8 +3,9 @@
 //!
 //! Between ingress and egress a packet is its payload and those of its limbs that are not 0 and
 //! that something behind the queues may read
-//! ([`behind_ingress`](super::flow_cache::split::behind_ingress)): numbers of seven bits a byte, each
-//! with the distance from the one before. Headers are in the limbs, so that their bytes are not kept.
+//! ([`behind_ingress`](super::flow_cache::split::behind_ingress)): numbers of seven bits a byte,
+//! each with the distance from the one before. Headers are in the limbs, so that their bytes are
+//! not kept.
 
 use super::code::Code;
 use super::packet::{Packet, Requests};

@@ -6,8 +6,8 @@
 //!             too long: refused         or waits        or refused            too much: refused
 //! ```
 //!
-//! Room is taken as bytes arrive, whatever a client announces, and given back when the call has been
-//! answered, or on a stream when its next message begins. Primaries and named controllers have
+//! Room is taken as bytes arrive, whatever a client announces, and given back when the call has
+//! been answered, or on a stream when its next message begins. Primaries and named controllers have
 //! room, places for Reads and places for calls that nobody else can take; what others have is
 //! bounded for each connection, and for all of them together.
 
@@ -346,8 +346,8 @@ impl Admitted {
         ))
     }
 
-    /// Takes room for so many bytes of memory. Nobody waits for it: what HTTP/2 holds meanwhile would
-    /// keep the connection's other calls from going on.
+    /// Takes room for so many bytes of memory. Nobody waits for it: what HTTP/2 holds meanwhile
+    /// would keep the connection's other calls from going on.
     fn take_room(&self, bytes: usize) -> Result<(), Status> {
         let units = bytes.div_ceil(UNIT) as u32;
         let own = (!self.peer.has_lane()).then_some(&self.peer.memory);

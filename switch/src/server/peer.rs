@@ -128,8 +128,8 @@ impl Peer {
         self.unsent().blocked = blocked;
     }
 
-    /// All that HTTP/2 might send has been sent, or is of no use any more: answers go on, unless the
-    /// client's socket takes nothing.
+    /// All that HTTP/2 might send has been sent, or is of no use any more: answers go on, unless
+    /// the client's socket takes nothing.
     pub(super) fn sent(&self) {
         let unsent = &mut *self.unsent();
         if !unsent.blocked {

@@ -290,7 +290,8 @@ fn a_frame_longer_than_the_mtu_is_lost_and_holds_up_no_other() {
     assert_eq!((stats[&1].sent, stats[&1].lost), (20, 20));
 }
 
-/// Inserts routes to hosts that no frame is for, in one request, into a program that is pushed first.
+/// Inserts routes to hosts that no frame is for, in one request, into a program that is pushed
+/// first.
 async fn write_routes(switch: &SharedSwitch, address: &str, routes: u32, pushed: &AtomicBool) {
     let mut client = Client::connect(address).await.unwrap();
     client.arbitrate(0, 1, Role::default()).await.unwrap();

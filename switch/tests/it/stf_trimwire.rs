@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's STF files (`p4/tests/stf.py` writes all but `probes.stf`): truncation, queue policy
-//! and priority, with packets whose answers are known.
+//! The program's STF files (`p4/tests/stf.py` writes all but `probes.stf`): truncation, queue
+//! policy and priority, with packets whose answers are known.
 
 use crate::ladder_support::{cases, stf_folder};
 use proptest::prelude::*;

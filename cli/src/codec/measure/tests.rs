@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises about the error, on fewer coordinates than the command takes by default. The encoder's own
-//! tests hold the figures themselves.
+//! Promises about the error, on fewer coordinates than the command takes by default. The encoder's
+//! own tests hold the figures themselves.
 
 use super::*;
 use crate::codec::trim::FRAME_OVERHEAD;

@@ -353,7 +353,8 @@ fn code_points_that_differ_by_port_are_the_hld_s_asymmetric_sample() {
     let trimming = |field| text(&export, "SWITCH_TRIMMING", "GLOBAL", field);
     assert_eq!(trimming("dscp_value"), "from-tc");
     let tc = trimming("tc_value");
-    // Queue 1 is nobody's: traffic class 1 is that of packets trimmed here, and no others are remarked.
+    // Queue 1 is nobody's: traffic class 1 is that of packets trimmed here, and no others are
+    // remarked.
     assert_eq!(tc, "1");
     assert_eq!(text(&export, "TC_TO_QUEUE_MAP", "TRIMWIRE", tc), "6");
     assert!((0..64).all(|dscp| text(&export, "DSCP_TO_TC_MAP", "TRIMWIRE", &dscp.to_string()) != tc));

@@ -41,13 +41,15 @@ pub struct File {
     pub(super) reroute: Option<Duration>,
     /// Runs to compare, each with a name of its own.
     pub(super) runs: Vec<Run>,
-    /// Seeds of a figure, from `seed` on: `trimwire sim figures DIR` makes each run with all of them, `trimwire sim` with the first.
+    /// Seeds of a figure, from `seed` on: `trimwire sim figures DIR` makes each run with all of
+    /// them, `trimwire sim` with the first.
     #[serde(default = "one")]
     pub seeds: u64,
     /// Whether the scenario takes seconds only, so that CI runs it.
     #[serde(default)]
     pub quick: bool,
-    /// Columns of the table that pages print [default: mean, p99, max, trimmed, dropped, again, nmse].
+    /// Columns of the table that pages print
+    /// [default: mean, p99, max, trimmed, dropped, again, nmse].
     #[serde(default = "columns")]
     pub columns: Vec<Measure>,
     /// What the paper claims.
@@ -63,9 +65,11 @@ pub trait Files {
     fn trace(&mut self, name: &str) -> Result<String, String>;
     /// The network that a fabric file describes; or why it cannot be had.
     fn fabric(&mut self, name: &str) -> Result<Topology, String>;
-    /// Coordinates of the gradient of the network that is trained where its two hidden layers have so many units; or why it cannot be had.
+    /// Coordinates of the gradient of the network that is trained where its two hidden layers have
+    /// so many units; or why it cannot be had.
     fn parameters(&mut self, hidden: u32) -> Result<usize, String>;
-    /// The P4 program with its tables, for the switches of a network that run it; or why it cannot be had.
+    /// The P4 program with its tables, for the switches of a network that run it; or why it cannot
+    /// be had.
     fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String>;
 }
 
@@ -119,7 +123,9 @@ pub(super) struct Run {
     pub(super) payload: Option<u32>,
     /// Divide the bytes of every flow by this [default: 1].
     pub(super) compression: Option<f64>,
-    /// Settings to try with the first seed: `by`, the column of which the best has least, and by keys such as `switch.buffer` the values. `sim figures` makes the run and the best with all seeds.
+    /// Settings to try with the first seed: `by`, the column of which the best has least, and by
+    /// keys such as `switch.buffer` the values. `sim figures` makes the run and the best with all
+    /// seeds.
     pub(super) tune: Option<TuneWords>,
     /// Its place in the file, which it shares with what its grid makes of it.
     #[serde(skip)]
@@ -398,7 +404,8 @@ pub(super) fn yes() -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// Not YAML, a key that there is not, or a value of another kind; the message has line and column.
+    /// Not YAML, a key that there is not, or a value of another kind; the message has line and
+    /// column.
     #[error("{file}: {reason}")]
     Yaml {
         /// Its name.
@@ -489,7 +496,8 @@ impl File {
         self.runs.get(number)?.settings.as_deref()
     }
 
-    /// All that a run follows from, but for the seed and what stands in other files; and the names of those.
+    /// All that a run follows from, but for the seed and what stands in other files; and the names
+    /// of those.
     pub fn input(&self, number: usize) -> Option<(String, Vec<&str>)> {
         let Self { limit, payload, training, links, reroute, .. } = self;
         let run = self.runs.get(number)?;

@@ -4,7 +4,8 @@
 use crate::sim::quantity::{Bytes, Duration, Rate};
 use serde::Deserialize;
 
-/// Transports by what their switches have: a buffer in bytes, marks from a threshold, drops by importance from one, a queue of so many packets, importance, the ladder, DCQCN's marks and PFC.
+/// Transports by what their switches have: a buffer in bytes, marks from a threshold, drops by
+/// importance from one, a queue of so many packets, importance, the ladder, DCQCN's marks and PFC.
 const BUFFERED: &[&str] = &["dctcp", "pias", "pfabric", "mlt", "dcqcn", "trimwire"];
 const MARKED: &[&str] = &["dctcp", "pias"];
 const SELECTIVE: &[&str] = &["mlt"];
@@ -72,7 +73,8 @@ pub(super) struct PiasWords {
     rto_min: Option<Duration>,
     /// Duplicate ACKs that tell a loss [default: 3].
     duplicates: Option<u32>,
-    /// Bytes after which a flow moves to the next lower priority [default: guesses, 50KB, 100KB, 250KB, 1MB, 2MB, 5MB, 10MB].
+    /// Bytes after which a flow moves to the next lower priority
+    /// [default: guesses, 50KB, 100KB, 250KB, 1MB, 2MB, 5MB, 10MB].
     pub(super) demote_after: Option<Vec<Bytes>>,
 }
 
@@ -179,7 +181,9 @@ pub(super) struct TrimwireWords {
     /// UDP source ports to spray over, 1 to 256.
     #[serde(default = "ports")]
     pub(super) paths: u16,
-    /// Planes that are sent, 1 to 10, of a gradient whose flows are in f32: 9 take two bytes a coordinate. Packets have as many coordinates as with ten [default: ten, and the flows' bytes as they are].
+    /// Planes that are sent, 1 to 10, of a gradient whose flows are in f32: 9 take two bytes a
+    /// coordinate. Packets have as many coordinates as with ten
+    /// [default: ten, and the flows' bytes as they are].
     pub(super) planes: Option<u8>,
 }
 
@@ -216,17 +220,21 @@ pub(super) enum AlgorithmWord {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a switch's keys, such as { buffer: 512KiB }")]
 pub(super) struct SwitchWords {
-    /// Buffer of a port [default: 512KiB; trimwire: 400us of the hosts' links]. Valid with dctcp, pias, pfabric, mlt, dcqcn, trimwire.
+    /// Buffer of a port [default: 512KiB; trimwire: 400us of the hosts' links]. Valid with dctcp,
+    /// pias, pfabric, mlt, dcqcn, trimwire.
     pub(super) buffer: Option<Bytes>,
     /// Queue from which packets are marked [default: 65 packets]. Valid with dctcp, pias.
     pub(super) mark_at: Option<Bytes>,
-    /// Queue from which MLT's lowest queue drops less important packets [default: 65 packets]. Valid with mlt, without blind.
+    /// Queue from which MLT's lowest queue drops less important packets [default: 65 packets].
+    /// Valid with mlt, without blind.
     pub(super) drop_at: Option<Bytes>,
     /// Packets that a queue holds [default: 8]. Valid with ndp.
     pub(super) packets: Option<u32>,
-    /// Queueing time from which important packets are trimmed, others from half of it [default: 40us]. Valid with trimwire.
+    /// Queueing time from which important packets are trimmed, others from half of it
+    /// [default: 40us]. Valid with trimwire.
     pub(super) shallow_at: Option<Duration>,
-    /// Queueing time from which important packets are trimmed to the sign plane, others from half of it [default: 80us]. Valid with trimwire.
+    /// Queueing time from which important packets are trimmed to the sign plane, others from half
+    /// of it [default: 80us]. Valid with trimwire.
     pub(super) deep_at: Option<Duration>,
     /// Trim to the sign plane at once. Valid with trimwire.
     #[serde(default)]

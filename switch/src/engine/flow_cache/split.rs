@@ -149,8 +149,8 @@ pub(crate) fn split([code, traced]: &mut [Code; 2], source: &Source<'_>) -> Resu
     Ok(Split { ends, tables, ends_at, given, uses, notes_packets })
 }
 
-/// By limb of headers and metadata: whether something behind ingress may read it, with the notes of a
-/// trace or without. p4c's results of expressions are mostly not read.
+/// By limb of headers and metadata: whether something behind ingress may read it, with the notes of
+/// a trace or without. p4c's results of expressions are mostly not read.
 pub(crate) fn behind_ingress(codes: &[Code; 2], source: &Source<'_>) -> Vec<bool> {
     let Source { layout, calculations, checksums, .. } = *source;
     let (uses, kept) = (source.uses(), source.kept());

@@ -62,7 +62,8 @@ impl Traffic {
         Self { layout, sent, encoder, packets: vec![0; end], places, sealer }
     }
 
-    /// Times encoding every row to its place in the buffer. What receivers will decode goes to `own`.
+    /// Times encoding every row to its place in the buffer. What receivers will decode goes to
+    /// `own`.
     pub(super) fn encode<E: Element>(
         &mut self,
         isa: Isa,
