@@ -215,12 +215,7 @@ impl Domain {
     /// Puts a packet on its way; `ingress` is what the switch that gets it calls the port.
     fn leave(&mut self, at_ns: u64, node: Node, ingress: u16, mut packet: Packet) {
         if let Some(programs) = self.network.reads_heads(node) {
-            let head = packet.head.take().unwrap_or_else(|| {
-                // Plain switches and hosts do not know the address of the port at the other end.
-                let mut head = programs.head(&packet);
-                head.bytes[..6].fill(0xff);
-                Box::new(head)
-            });
+            let head = packet.head.take().unwrap_or_else(|| Box::new(programs.head(&packet)));
             packet.head.insert(head).ingress = ingress;
         }
         let (domain, event) = (place(&self.network, node).0, Event::Arrival { node, packet });

@@ -25,6 +25,7 @@ use trimwire_lab::sim::discipline::Rungs;
 use trimwire_lab::sim::packet::HEAD;
 use trimwire_lab::sim::program::{CodePoints, Programs, SwitchProgram};
 use trimwire_lab::sim::topology::{Node, Topology};
+use trimwire_p4runtime::v1::{Entity, entity::Entity as Kind};
 use trimwire_switch::engine::{Pipeline, TablePool};
 use trimwire_switch::server::install;
 
@@ -119,7 +120,10 @@ fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Loaded>)
         }
     };
     let mut pipeline = blank.clone();
-    let updates = writes(compiler.compile(name)?, program.index());
+    let mut updates = writes(compiler.compile(name)?, program.index());
+    // Plain switches here do not address frames to a port, and no cable is wrong.
+    let own_mac = program.index().table("Ingress.own_mac").map_or(0, |table| table.id());
+    updates.retain(|update| !matches!(&update.entity, Some(Entity { entity: Some(Kind::TableEntry(entry)) }) if entry.table_id == own_mac));
     install(&mut pipeline, program.index(), &updates).with_context(|| format!("switch {name}"))?;
     pipeline.share_tables(pool);
     // Hosts spray over source ports, so flows rarely come again: remembering them made runs slower.
