@@ -332,7 +332,7 @@ impl Outgoing {
         let told = self.flight.told(progress);
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
         let lost = self.flight.lost(now_ns, &told, estimate, late, paths);
-        if lost.iter().any(|repair| !self.trimmed_since(repair)) {
+        if lost.iter().any(|repair| !self.trimmed_since(repair.index)) {
             estimate.gave_up();
         }
         let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
@@ -356,7 +356,7 @@ impl Outgoing {
             if repair.from_plane == 0
                 && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
             {
-                let trimmed = self.trimmed_since(&repair);
+                let trimmed = self.trimmed_since(repair.index);
                 self.trial.lost_in_vain(attempts, trimmed);
             }
             self.repair(repair);
@@ -374,8 +374,8 @@ impl Outgoing {
 
     /// Whether packets have come trimmed since a lost one was sent: it will be one of them, and was
     /// not given up too early.
-    fn trimmed_since(&self, repair: &Repair) -> bool {
-        self.trimmed_ns > self.flight.sent_ns(repair.index)
+    fn trimmed_since(&self, index: u32) -> bool {
+        self.trimmed_ns > self.flight.sent_ns(index)
     }
 
     fn stalled(&self, missing: u32, waited_ns: u64) -> TransferError {
