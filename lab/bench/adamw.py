@@ -51,7 +51,7 @@ def rank(arguments: argparse.Namespace) -> None:
     from trimwire.torch import Simulation, register
 
     class GPT(nn.Module):
-        """Decoder of `width` numbers a word; the output shares the embedding's weights."""
+        """A decoder; the default has 1,854,208 weights."""
 
         def __init__(self, width: int = 128, layers: int = 4) -> None:
             super().__init__()
@@ -104,7 +104,7 @@ def rank(arguments: argparse.Namespace) -> None:
     others = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(others, mine)
     drift = max(float((other - others[0]).norm() / others[0].norm()) for other in others)
-    # Weight decay moves what has no gradient, alike in all ways.
+    # Weight decay moves what has no gradient, alike in all ways: what is left is its rounding.
     kept = before * (1.0 - arguments.rate * 0.01) ** arguments.steps
     moved = float((network.words.weight.detach()[WORDS - UNUSED :] - kept).square().mean().sqrt())
     if me == 0:
