@@ -5,8 +5,8 @@
 The text is Python's own library, in words; of the vocabulary a quarter is of words that no text has. Ranks meet over Gloo, and what packets would lose is simulated
 (trimwire.torch.Simulation, both ways, replicas equal). Prints each run's held-out loss and, at the end, means over the seeds and how far two seeds are apart.
 
-    python3 lab/bench/adamw.py
-    python3 lab/bench/adamw.py --ways exact "8 planes" "8 planes, 30 %" --rates 1e-3 --seeds 5 --steps 400
+    python3 lab/experiments/adamw.py
+    python3 lab/experiments/adamw.py --ways exact "8 planes" "8 planes, 30 %" --rates 1e-3 --seeds 5 --steps 400
 """
 
 from __future__ import annotations
