@@ -126,7 +126,7 @@ def run(way: str, seed: int, rate: float, steps: int) -> list[float]:
 def main() -> None:
     """Runs all ways in turns, seed by seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=DEFAULT, metavar="WAY", help=f"of {', '.join(WAYS)}")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=DEFAULT, metavar="WAY", help=f"of {', '.join(WAYS)}".replace("%", "%%"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3], help="learning rates")
     parser.add_argument("--steps", type=int, default=250)
