@@ -356,8 +356,12 @@ pub(crate) async fn try_links(name: String, client: Client, index: Index, detect
 async fn probe(name: &str, client: Option<&Client>, index: &Index, detector: &Detector) -> Duration {
     let (frames, period) = detector.wires(|wires| (wires.probes(name), wires.period()));
     for (port, frame) in frames {
-        if let (Some(client), Some(metadata)) = (client, wires::egress_port(index, port)) {
-            unawaited(client.packet_out(frame, metadata)).await;
+        let is_sent = match (client, wires::egress_port(index, port)) {
+            (Some(client), Some(metadata)) => unawaited(client.packet_out(frame, metadata)).await,
+            _ => false,
+        };
+        if !is_sent {
+            detector.wires(|wires| wires.unsent(&(name.to_owned(), port)));
         }
     }
     period
@@ -369,12 +373,12 @@ fn arrived(name: &str, index: &Index, detector: &Detector, packet: &PacketIn) {
     }
 }
 
-/// Who does not read what is sent is not waited for.
-async fn unawaited(sending: impl Future<Output = Result<(), ClientError>>) {
+/// Who does not read what is sent is not waited for. Whether it was sent.
+async fn unawaited(sending: impl Future<Output = Result<(), ClientError>>) -> bool {
     tokio::select! {
         biased;
-        _ = sending => {}
-        () = std::future::ready(()) => {}
+        sent = sending => sent.is_ok(),
+        () = std::future::ready(()) => false,
     }
 }
 

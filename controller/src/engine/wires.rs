@@ -149,7 +149,8 @@ impl Wires {
             .collect()
     }
 
-    /// Frames that a switch is to send now, and from which port.
+    /// Frames that a switch is to send now, and from which port; of those that it does not take
+    /// [`Wires::unsent`] hears.
     pub(crate) fn probes(&mut self, switch: &str) -> Vec<(u16, Vec<u8>)> {
         let mut frames = Vec::new();
         for from in self.of_switch(switch) {
@@ -163,6 +164,13 @@ impl Wires {
             frames.push((from.1, frame));
         }
         frames
+    }
+
+    /// A probe that its switch did not take: that says nothing of the cable.
+    pub(crate) fn unsent(&mut self, from: &Place) {
+        if let Some(way) = self.ways.get_mut(from) {
+            way.unanswered = way.unanswered.saturating_sub(1);
+        }
     }
 
     /// A frame that came to the controller from a port. Ports to hosts have none that are probes.

@@ -83,6 +83,17 @@ impl Net {
 }
 
 #[test]
+fn a_switch_that_takes_no_probes_is_not_taken_for_a_dead_cable() {
+    let mut net = Net::new();
+    net.probe(Net::straight);
+    for _ in 0..3 * LONG_PATIENCE {
+        net.probe(|from| Net::straight(from).filter(|_| from != "leaf1:1"));
+        net.wires.unsent(&place("leaf1:1"));
+    }
+    assert!(net.told().is_empty(), "nothing was sent, and nothing is said");
+}
+
+#[test]
 fn exchanged_cables_are_told_with_the_port_that_each_leads_to_and_are_well_once_mended() {
     let mut net = Net::new();
     net.probe(Net::straight);

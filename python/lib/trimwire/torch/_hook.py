@@ -287,8 +287,8 @@ def agree_to_start(process_group: dist.ProcessGroup, options: Options | ValueErr
     dist.all_gather_object(problems, problem, group=process_group)
     said = [text for text in problems if text is not None]
     if not said:
-        if group is not None and rank == 0:
-            announce(group, current() if isinstance(options, ValueError) else options, lossy=True)
+        if group is not None and rank == 0 and isinstance(options, Options):
+            announce(group, options, lossy=True)
         return group
     if group is not None:
         group.close()
