@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
+import ranks  # noqa: E402
 from ranks import run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
@@ -36,7 +37,7 @@ def measured(rank: int, world: int) -> dict[str, Any]:
     dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60), pg_options=trimwire.torch.Options(gradients="lossy"))
     gloo = dist.new_group(backend="gloo")
     hooked = DistributedDataParallel(nn.Linear(300, 300), process_group=gloo)
-    hook = trimwire.torch.register(hooked)
+    hook = ranks.hooked(hooked)
     model = DistributedDataParallel(nn.Linear(300, 300))
     writer = Writer()
     scalars = trimwire.torch.Scalars(writer)

@@ -221,7 +221,7 @@ class Operations:
         if input.numel() != output.numel() * self._world or input.dtype != output.dtype:
             raise ValueError(f"trimwire: reduce_scatter of {input.numel()} × {input.dtype} into {output.numel()} × {output.dtype} on {self._world} ranks; the input has to be {self._world} times the output, of one type")
         average = op == dist.ReduceOp.AVG
-        lossy = self._is_sum(input, op) and self.chosen.lossy_reduce_scatter and self._may_be_trimmed(input)
+        lossy = self._is_sum(input, op) and self._may_be_trimmed(input)
         if lossy and output.is_contiguous() and (kernels := self._coder.kernels(input)) is not None:
             return self._keep(kernels.reduce_scatter(input, output, average=average, **self._sent("reduce_scatter", input, True)), True), None
         (flat, back), everything = write(output), read(input)
