@@ -309,7 +309,7 @@ def lines_of_hook(rank: int, world: int) -> list[str]:
     [
         (lines_of_lossy, "of 9 planes from 16,384 elements on, replicas equal"),
         (lines_of_exact, "exact"),
-        (lines_of_hook, "of 9 planes from 16,384 elements on, replicas not kept equal"),
+        (lines_of_hook, "of 8 planes from 16,384 elements on, replicas not kept equal"),
     ],
 )
 def test_rank_0_says_in_a_line_what_runs_and_in_another_what_became_of_it(job: Callable[[int, int], list[str]], sums: str) -> None:
