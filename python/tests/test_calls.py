@@ -681,6 +681,36 @@ def test_what_is_under_way_fails_when_a_group_is_aborted() -> None:
     assert "cancelled" in said[0] and "closed" in said[1], said
 
 
+def on_a_group(rank: int, world: int) -> Any:
+    torch.set_num_threads(1)
+    dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60))
+    group = trimwire.torch.of()
+    own = torch.full((8,), float(rank + 1))
+    total, largest, given = own.clone(), own.clone(), own.clone()
+    everybody = [torch.zeros(8) for _ in range(world)]
+    for work in (group.allreduce(total), group.allreduce(largest, dist.ReduceOp.MAX), group.broadcast(given, root=1), group.allgather(everybody, own)):
+        work.wait()
+    said = []
+    for wrong in (lambda: group.allreduce([]), lambda: group.broadcast(own, root=world), lambda: group.reduce(own, -1)):
+        try:
+            wrong()
+        except ValueError as error:
+            said.append(str(error))
+    dist.barrier()
+    dist.destroy_process_group()
+    return [float(tensor[0]) for tensor in (total, largest, given, *everybody)], said
+
+
+def test_who_calls_a_group_itself_gives_tensors_in_lists_or_not() -> None:
+    for got, said in run(on_a_group, 2):
+        assert got == [3.0, 2.0, 2.0, 1.0, 2.0]
+        assert said == [
+            "trimwire: requires non-empty tensor list",
+            "trimwire: invalid root rank: 2; there are 2 ranks",
+            "trimwire: invalid root rank: -1; there are 2 ranks",
+        ]
+
+
 def lossy(rank: int, world: int) -> Any:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
