@@ -168,9 +168,8 @@ def anchor(name: str) -> str:
 def python_options() -> list[tuple[str, str]]:
     """Options of `trimwire.torch`, each of which has a variable, with their comments."""
     text = (ROOT / "python/lib/trimwire/torch/_options.py").read_text(encoding="utf-8")
-    body = text[text.index("class Options:") :]
-    body = body[: body.index("\n    def ")]
-    found = re.findall(r"((?:^    #: .*\n)+)^    (\w+): ", body, re.MULTILINE)
+    bodies = (text[text.index(f"class {name}:") :] for name in ("Options", "Network"))
+    found = [option for body in bodies for option in re.findall(r"((?:^    #: .*\n)+)^    (\w+): ", body[: body.index("\n    def ")], re.MULTILINE)]
     return [(f"TRIMWIRE_{name.upper()}", " ".join(re.findall(r"#: (.*)", comment))) for comment, name in found]
 
 

@@ -437,7 +437,7 @@ def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
         model = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 2)).to(DEVICE if codecs[rank] == "triton" else "cpu")
         group = None if way != "backend" else dist.new_group(backend="trimwire")
         model = DistributedDataParallel(model, process_group=group)
-        hook = trimwire.torch.register(model, codec=codecs[rank], give_up=100.0, consistent=alike) if way == "hook" else None
+        hook = hooked(model, options={"codec": codecs[rank], "give_up": 100.0, "consistent": alike}) if way == "hook" else None
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
         for step in range(2):
             x = torch.randn(16, 12, generator=torch.Generator().manual_seed(10 * step + rank)).to(next(model.parameters()).device)
