@@ -23,7 +23,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep};
 use tonic::body::Body;
-use tonic::codegen::{Body as HttpBody, Bytes, Service, http};
+use tonic::codegen::http::{self, Extensions};
+use tonic::codegen::{Body as HttpBody, Bytes, Service};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 use trimwire_p4runtime::decoded::{self, DecodedError};
@@ -119,6 +120,13 @@ struct Rule {
     whole: bool,
 }
 
+impl Rule {
+    /// Whether the request is of use until its answer has ended.
+    fn goes_on(&self) -> bool {
+        self.places > 0 && !self.whole
+    }
+}
+
 fn rule(path: &str, limits: &Limits) -> Rule {
     let rule = Rule {
         name: "the request",
@@ -193,14 +201,19 @@ where
         // What the call has until it is carried out, and until its answer has been taken in.
         let (held, kept) = (Held::default(), Held::default());
         kept.add([place]);
-        let request = request.map(|body| {
+        let mut request = request.map(|body| {
             Body::new(Admitted::new(body, rule, budget, Arc::clone(&peer), held.clone(), kept.clone()))
         });
+        // Whoever makes an answer beside the call has what the call has.
+        request.extensions_mut().insert(kept.clone());
         let answering = self.inner.call(request);
         Box::pin(async move {
             let answer = answering.await;
             // A unary call has been carried out; a stream's body has its own share.
-            held.clear();
+            let room = held.take();
+            if rule.goes_on() {
+                kept.add(room);
+            }
             let untaken = rule.whole.then(|| untaken(Arc::clone(&peer), rule, patience));
             answer.map(|response| {
                 response.map(|body| Body::new(Counted { body, peer, _kept: kept, _untaken: untaken }))
@@ -266,17 +279,22 @@ impl HttpBody for Counted {
     }
 }
 
-/// Room of both budgets that a call has.
+/// Room and places of both budgets that a call has, until nobody has them any more.
 #[derive(Debug, Clone, Default)]
-struct Held(Arc<Mutex<Vec<OwnedSemaphorePermit>>>);
+pub(super) struct Held(Arc<Mutex<Vec<OwnedSemaphorePermit>>>);
 
 impl Held {
+    /// Those of a request's call.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
     fn add(&self, permits: impl IntoIterator<Item = OwnedSemaphorePermit>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(permits);
     }
 
-    fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    fn take(&self) -> Vec<OwnedSemaphorePermit> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -405,7 +423,7 @@ impl Admitted {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if self.rule.stream && self.wanted.is_none() && self.came.is_empty() {
             // The message before this one has been dealt with.
-            self.held.clear();
+            self.held.take();
         }
         loop {
             if self.ended {
@@ -496,7 +514,7 @@ impl HttpBody for Admitted {
             // Nothing of what came is of use.
             self.ended = true;
             (self.came, self.next) = (Vec::new(), Bytes::new());
-            self.held.clear();
+            self.held.take();
             self.places = None;
         }
         polled

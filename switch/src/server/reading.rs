@@ -3,6 +3,7 @@
 //! is made than the client takes.
 
 use super::entities::Piece;
+use super::gate::Held;
 use super::limits::READ_FILTERS;
 use super::outcome;
 use super::pace::{self, Pace};
@@ -11,9 +12,12 @@ use super::refusal::Refusal;
 use super::role::Access;
 use super::state::Service;
 use prost::Message as _;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tonic::Status;
 use trimwire_p4runtime::entity::{Purpose, check};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
@@ -23,7 +27,32 @@ use trimwire_p4runtime::{status, v1};
 /// that.
 const READ_BYTES: usize = 128 << 10;
 
-type Answers = mpsc::Sender<Result<v1::ReadResponse, Status>>;
+type Answer = Result<v1::ReadResponse, Status>;
+type Answers = mpsc::Sender<Answer>;
+
+/// Answers to a Read that wait for a client that does not read.
+const READ_DEPTH: usize = 1;
+
+/// The client's end of a Read. The task that makes the answers ends with it: calls that are given
+/// up cost nothing from then on.
+pub(super) struct Read {
+    answers: mpsc::Receiver<Answer>,
+    task: AbortHandle,
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl tokio_stream::Stream for Read {
+    type Item = Answer;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        self.answers.poll_recv(cx)
+    }
+}
 
 /// A Read that has been let in.
 pub(super) struct Reading {
@@ -68,8 +97,18 @@ impl Service {
 }
 
 impl Reading {
+    /// Begins to answer. What the call has, `held`, is kept for as long as there is a request.
+    pub(super) fn start(self, service: Service, request: v1::ReadRequest, held: Held) -> Read {
+        let (outgoing, answers) = mpsc::channel(READ_DEPTH);
+        let answering = tokio::spawn(async move {
+            self.answer(service, request, outgoing).await;
+            drop(held);
+        });
+        Read { answers, task: answering.abort_handle() }
+    }
+
     /// "Batch Processing": what was read comes first, then what was not.
-    pub(super) async fn answer(mut self, service: Service, request: v1::ReadRequest, answers: Answers) {
+    async fn answer(mut self, service: Service, request: v1::ReadRequest, answers: Answers) {
         let mut outcomes = Vec::new();
         for filter in &request.entities {
             match self.read(&service, filter, &answers).await {

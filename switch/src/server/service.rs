@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC service: what each RPC checks, in the specification's order, and does.
 
+use super::gate::Held;
 use super::limits::{STREAM_BYTES, WRITE_UPDATES};
 use super::outgoing::{self, Heard};
 use super::pace::{self, Pace};
 use super::pipeline_config::{self, Realm};
+use super::reading::Read;
 use super::refusal::Refusal;
 use super::state::{Service, State};
 use super::{batch, outcome, reconcile};
 use crate::engine::Pipeline;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::{Request, Response, Status, Streaming};
 use trimwire_p4runtime::server::{API_VERSION, P4Runtime, async_trait};
@@ -20,8 +20,6 @@ use trimwire_p4runtime::{status, v1};
 
 /// Messages that wait for a controller that does not read.
 const STREAM_DEPTH: usize = 256;
-/// Answers to a Read that wait for a client that does not read.
-const READ_DEPTH: usize = 1;
 
 impl Service {
     fn commit(&self, state: &mut State, realm: Realm, pipeline: Pipeline) {
@@ -129,7 +127,7 @@ impl Service {
 
 #[async_trait]
 impl P4Runtime for Service {
-    type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
+    type ReadStream = Read;
     type StreamChannelStream = Heard;
 
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
@@ -179,13 +177,11 @@ impl P4Runtime for Service {
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         self.limits().identities.reads(&request)?;
-        let peer = self.peer_of(&request);
+        let (peer, held) = (self.peer_of(&request), Held::of(request.extensions()));
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let reading = self.begin_read(&request, peer)?;
-        let (outgoing, responses) = mpsc::channel(READ_DEPTH);
-        tokio::spawn(reading.answer(self.clone(), request, outgoing));
-        Ok(Response::new(ReceiverStream::new(responses)))
+        Ok(Response::new(reading.start(self.clone(), request, held)))
     }
 
     async fn set_forwarding_pipeline_config(

@@ -65,6 +65,8 @@ fn strangers() -> Vec<Stranger> {
         stranger("slow bodies of every RPC", |victim| Box::pin(slow(victim))),
         stranger("Writes of empty updates", |victim| Box::pin(empty_updates(victim))),
         stranger("pipelines that are not taken", |victim| Box::pin(unread(victim, GET, whole()))),
+        stranger("Reads that are not taken", |victim| Box::pin(unread(victim, READ, reads()))),
+        stranger("Reads that are given up", |victim| Box::pin(given_up(victim))),
         stranger("streams that are not read", |victim| Box::pin(streams(victim))),
         stranger("configs of roles", |victim| Box::pin(roles(victim))),
         stranger("bids up and down", |victim| Box::pin(bids(victim))),
@@ -87,11 +89,6 @@ fn strangers() -> Vec<Stranger> {
     ]
 }
 
-/// Who costs more than [`MOST_KIB`]: what is asked for here is answered faster than it is taken.
-fn unbounded() -> Stranger {
-    stranger("Reads that are not taken", |victim| Box::pin(unread(victim, READ, reads())))
-}
-
 const READ: &str = "/p4.v1.P4Runtime/Read";
 const WRITE: &str = "/p4.v1.P4Runtime/Write";
 const GET: &str = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
@@ -106,8 +103,7 @@ fn no_stranger_shuts_an_honest_controller_out() {
 #[ignore = "a measurement: five seconds for each"]
 fn what_strangers_cost() {
     let traffic = isolate("server_strangers: forwarding");
-    let all = strangers().into_iter().chain([unbounded()]);
-    beside_all(all, Duration::from_secs(5), traffic);
+    beside_all(strangers(), Duration::from_secs(5), traffic);
 }
 
 fn beside_all(all: impl IntoIterator<Item = Stranger>, time: Duration, traffic: bool) {
@@ -348,6 +344,23 @@ async fn unread(victim: Arc<Victim>, path: &'static str, request: Vec<u8>) {
     }
     moment().await;
     calls.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Reads that end before their answers have begun to come, on connections that stay.
+async fn given_up(victim: Arc<Victim>) {
+    let mut connections = JoinSet::new();
+    for _ in 0..4 {
+        let channel = victim.channel().await;
+        connections.spawn(async move {
+            for _ in 0..40 {
+                let calls = (0..8).map(|_| untaken(channel.clone(), READ, framed(&reads())));
+                let calls: Vec<_> = calls.collect();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                calls.iter().for_each(tokio::task::JoinHandle::abort);
+            }
+        });
+    }
+    while connections.join_next().await.is_some() {}
 }
 
 fn role_of(number: u32) -> v1::Role {
