@@ -49,7 +49,7 @@ pub use file::{FileError, LARGEST};
 pub use model::{Model, ModelError, Tensor};
 pub use offload::{Offloaded, offload};
 pub use plan::{Choice, Plan, PlanError, check, plan};
-pub use scaling::{calibrate, scaling_factor};
+pub use scaling::scaling_factor;
 pub use select::{Selected, Why, select};
 pub use task::{CompressionOption, Device, Payload, Routine, Scope, Task};
 pub use timeline::{Schedule, Span, Timeline};

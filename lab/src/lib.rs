@@ -5,7 +5,6 @@
 //!  scenario file ─► sim ─► report: whole networks in virtual time, packets without bytes
 //!  model, cluster ─► espresso ─► which tensor to compress, how, on which device
 //!  profile ─► scenarios ─► planes algorithms on one link
-//!  models: the papers' networks, as model files
 //!  layers, port ─► thresholds ─► where a switch trims
 //! ```
 //!
@@ -14,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 pub mod espresso;
-pub mod models;
 pub mod scenarios;
 pub mod sim;
 pub mod thresholds;

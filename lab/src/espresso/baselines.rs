@@ -87,8 +87,8 @@ pub fn baseline(model: &Model, cluster: &Cluster, which: Baseline) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::espresso::tests::networks;
     use crate::espresso::{plan, tree};
-    use crate::models::{Device as Speed, model, names};
 
     #[test]
     fn no_framework_beats_a_plan_and_each_uses_an_option_of_the_tree() {
@@ -98,8 +98,7 @@ mod tests {
         for which in Baseline::ALL {
             assert!(every.contains(&which.compressed().to_string()), "{}", which.compressed());
         }
-        for name in names() {
-            let of_model = model(name, Speed::default()).unwrap().check().unwrap();
+        for (name, of_model) in networks() {
             let (made, _) = plan(&of_model, &cluster, &mut || 0).unwrap();
             for which in Baseline::ALL {
                 let seconds = baseline(&of_model, &cluster, which);

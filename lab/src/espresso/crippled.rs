@@ -132,7 +132,7 @@ pub fn crippled(model: &Model, cluster: &Cluster, which: Crippled) -> f64 {
 mod tests {
     use super::*;
     use crate::espresso::plan;
-    use crate::models::{Device as Speed, model, names};
+    use crate::espresso::tests::networks;
 
     fn cluster() -> Cluster {
         Cluster::from_yaml(include_str!("../../../examples/plans/nvlink-100g.yaml"), "c").unwrap()
@@ -140,8 +140,7 @@ mod tests {
 
     #[test]
     fn a_search_that_may_do_less_finds_nothing_better() {
-        for name in names() {
-            let of_model = model(name, Speed::default()).unwrap().check().unwrap();
+        for (name, of_model) in networks() {
             let (made, _) = plan(&of_model, &cluster(), &mut || 0).unwrap();
             for which in Crippled::ALL {
                 let seconds = crippled(&of_model, &cluster(), which);

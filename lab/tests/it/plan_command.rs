@@ -22,62 +22,23 @@ fn json(args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+/// What the page prints of VGG16 is what its readers get. All rows are held against the planner
+/// itself, by a test of its own.
 #[test]
-fn every_network_of_espressos_table_5_has_a_plan_that_is_so_much_faster_than_none() {
-    // Tensors, and how many times as fast plans are, as docs/figures/strategies.md has it.
-    for (model, tensors, speedups) in [
-        ("vgg16", 32, [1.000, 1.161]),
-        ("resnet101", 314, [1.000, 1.050]),
-        ("ugatit", 148, [2.358, 7.487]),
-        ("bert-base", 207, [1.310, 3.315]),
-        ("gpt-2", 148, [4.148, 9.653]),
-        ("lstm", 10, [5.789, 15.06]),
-    ] {
-        for (cluster, speedup) in ["nvlink-100g.yaml", "pcie-25g.yaml"].into_iter().zip(speedups) {
-            let [model_file, cluster_file] = paths(&format!("{model}.yaml"), cluster);
-            let plan = json(&[&model_file, &cluster_file, "--json"]);
-            assert_eq!(plan["tensors"], tensors, "{model}");
-            assert_eq!(plan["options"], 4341);
-            assert_eq!(plan["strategy"].as_array().map(Vec::len), Some(tensors));
-            let seconds = |key: &str| plan[key].as_f64().expect("a number");
-            let found = seconds("uncompressed_seconds") / seconds("iteration_seconds");
-            assert!((found / speedup - 1.0_f64).abs() < 0.01, "{model}, {cluster}: {found} for {speedup}");
-            assert!(seconds("upper_bound_seconds") <= seconds("iteration_seconds"), "{model}");
-            assert!(plan["strategy"][0]["why"].is_string() && plan["strategy"][0]["option"].is_string());
-        }
-    }
-}
-
-#[test]
-fn plans_with_the_authors_times_are_what_the_page_prints() {
-    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/results").join("espresso.md");
+fn a_plan_names_an_option_for_each_tensor_and_is_as_fast_as_the_page_prints() {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/figures/papers-espresso.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let rows = page.split("## With the authors' times").nth(1).expect("a section");
-    for (title, model, cluster) in [
-        ("BERT", "bert-base", "nvlink-100g"),
-        ("GPT-2", "gpt-2", "nvlink-100g"),
-        ("UGATIT", "ugatit", "nvlink-100g"),
-        ("VGG16", "vgg16", "pcie-25g"),
-        ("LSTM", "lstm", "pcie-25g"),
-        ("ResNet101", "resnet101", "pcie-25g"),
-    ] {
-        let row = rows.lines().find(|line| line.starts_with(&format!("| {title} |"))).expect("a row");
-        let [model, cluster] = paths(&format!("espresso/{model}.yaml"), &format!("{cluster}.yaml"));
-        let plan = json(&[&model, &cluster, "--json"]);
-        let seconds = |key: &str| plan[key].as_f64().expect("a number");
-        let over = seconds("uncompressed_seconds") / seconds("iteration_seconds");
-        let strategy = plan["strategy"].as_array().expect("a list");
-        let compresses =
-            |choice: &&serde_json::Value| choice["option"].as_str().unwrap().contains("compress");
-        let compressed = strategy.iter().filter(compresses).count();
-        for cell in [
-            format!("{over:.2}"),
-            format!("| {compressed} of {} |", strategy.len()),
-            format!("| {:.3} |", seconds("iteration_seconds") / seconds("upper_bound_seconds")),
-        ] {
-            assert!(row.contains(&cell), "{title}: {cell} is not in {row}");
-        }
-    }
+    let row = page.lines().find(|line| line.starts_with("| pcie-25g | vgg16 |")).expect("a row");
+    let [model, cluster] = paths("vgg16.yaml", "pcie-25g.yaml");
+    let plan = json(&[&model, &cluster, "--json"]);
+    let seconds = |key: &str| plan[key].as_f64().expect("a number");
+    let over = seconds("uncompressed_seconds") / seconds("iteration_seconds");
+    assert!(row.contains(&format!("| 3.69; {over:.2} |")), "{over} is not in {row}");
+    assert!(seconds("upper_bound_seconds") <= seconds("iteration_seconds"));
+    assert_eq!(plan["options"], 4341);
+    let strategy = plan["strategy"].as_array().expect("a list");
+    assert_eq!(strategy.len(), 32);
+    assert!(strategy.iter().all(|choice| choice["why"].is_string() && choice["option"].is_string()));
 }
 
 #[test]
@@ -126,11 +87,13 @@ fn bad_input_names_the_culprit_and_leaves_with_3() {
     };
     let model = damaged(&lstm, "elements: 6000", "elements: -6000");
     let error = message(&[&model, &pcie]);
-    assert!(error.contains("rnn.bias_hh_l1.elements: -6000; valid are 1 to 2^40"), "{error}");
+    assert!(error.contains("rnns.1.bias_hh_l0.elements: -6000; valid are 1 to 2^40"), "{error}");
     let cluster = damaged(&pcie, "gbps: 25", "gbps: 0");
     assert!(message(&[&lstm, &cluster]).contains("inter.gbps: 0; valid are bandwidths above 0"));
-    let model = damaged(&lstm, "elements: 6000", "after: [rnn.bias_hh_l1], elements: 6000");
-    assert!(message(&[&model, &pcie]).contains("cycle of tensors that wait for each other: rnn.bias_hh_l1"));
+    let model = damaged(&lstm, "elements: 6000", "after: [rnns.1.bias_hh_l0], elements: 6000");
+    assert!(
+        message(&[&model, &pcie]).contains("cycle of tensors that wait for each other: rnns.1.bias_hh_l0")
+    );
     assert!(message(&["no-such.yaml", &pcie]).contains("cannot read no-such.yaml"));
     // Said once, and in so many words.
     let model = damaged(&lstm, "elements: 6000", "elements: [6000]");
