@@ -71,7 +71,7 @@ pub(crate) struct LinkArgs {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Set what experiments change: threads, pacing, source-ports and others. A wrong key lists
+    /// Set what experiments change: threads, source-ports and others. A wrong key lists
     /// all.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<Setting>,
@@ -276,7 +276,6 @@ impl LinkArgs {
                 ChecksumsName::Filled => Checksums::Filled,
                 ChecksumsName::Zero => Checksums::Zero,
             },
-            pacing: settings.pacing,
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
         UdpLink::open_channels(&config, channels, &Shared::default()).map_err(failed)

@@ -5,7 +5,6 @@ use crate::transcript::FaultShares;
 use crate::units::time_ns;
 use std::fmt::Display;
 use std::str::FromStr;
-use trimwire_agent::driver::Pacing;
 use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding};
 
 /// All settings. `None`: what the rest of the program chooses.
@@ -17,7 +16,6 @@ pub(crate) struct Settings {
     pub(crate) faults: Option<FaultShares>,
     pub(crate) job: Option<u8>,
     pub(crate) layer_class: u8,
-    pub(crate) pacing: Pacing,
     pub(crate) rendezvous_timeout_ns: u64,
     pub(crate) row_log2: u8,
     pub(crate) source_ports: u16,
@@ -35,7 +33,6 @@ impl Default for Settings {
             faults: None,
             job: None,
             layer_class: 0,
-            pacing: Pacing::Auto,
             rendezvous_timeout_ns: 60_000_000_000,
             row_log2: DEFAULT_ROW_LOG2,
             source_ports: 16,
@@ -49,7 +46,7 @@ impl Default for Settings {
 type Put = fn(&mut Settings, &str) -> Result<(), String>;
 
 /// docs/reference/agent.md says what each means.
-const KEYS: [(&str, Put); 13] = [
+const KEYS: [(&str, Put); 12] = [
     ("coordinates-per-packet", |s, v| some(&mut s.coordinates_per_packet, v.parse(), v)),
     ("decoding", |s, v| {
         let names = [("unbiased", Decoding::Unbiased), ("mmse", Decoding::Mmse), ("paper", Decoding::Paper)];
@@ -64,10 +61,6 @@ const KEYS: [(&str, Put); 13] = [
     ("layer-class", |s, v| {
         s.layer_class = within(0..=3, v)? as u8;
         Ok(())
-    }),
-    ("pacing", |s, v| {
-        let names = [("auto", Pacing::Auto), ("kernel", Pacing::Kernel), ("user", Pacing::User)];
-        one_of(&mut s.pacing, &names, v)
     }),
     ("rendezvous-timeout", |s, v| {
         s.rendezvous_timeout_ns = time_ns(v)?;
@@ -150,15 +143,15 @@ mod tests {
 
     #[test]
     fn keys_are_typed_and_a_wrong_one_names_the_nearest() {
-        let given = ["threads=3", "t-low=5us", "pacing=user", "faults=drop=0.1,trim=0.2", "threads=0"];
+        let given = ["threads=3", "t-low=5us", "decoding=mmse", "faults=drop=0.1,trim=0.2", "threads=0"];
         let given: Vec<Setting> = given.iter().map(|text| text.parse().expect("valid")).collect();
         let settings = Settings::of(&given);
         assert_eq!((settings.threads, settings.t_low_ns, settings.source_ports), (Some(0), Some(5_000), 16));
-        assert!(settings.pacing == Pacing::User && settings.faults.is_some());
+        assert!(settings.decoding == Decoding::Mmse && settings.faults.is_some());
         assert!(error("thread=3").contains("unknown key 'thread', did you mean 'threads'?"));
         assert!(error("threads").contains("threads: ''"));
         assert!(error("source-ports=0").contains("source-ports: '0' (valid: 1 to 256)"));
-        assert!(error("pacing=fast").contains("pacing: 'fast' (valid: auto, kernel, user)"));
+        assert!(error("decoding=fast").contains("decoding: 'fast' (valid: unbiased, mmse, paper)"));
         assert!(error("faults=drop=2").contains("'2' is not in [0, 1)"));
     }
 }

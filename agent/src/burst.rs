@@ -30,10 +30,6 @@ pub struct Burst {
     pub payload: Bytes,
     /// Length of each payload but the last, which may be shorter; at least 1.
     pub segment: usize,
-    /// When it is to leave, ns of the endpoint's clock. At once where that has passed, as 0 has;
-    /// later only where whoever takes it has asked for a lead
-    /// ([`Endpoint::set_lead_ns`](crate::endpoint::Endpoint::set_lead_ns)).
-    pub departs_ns: u64,
 }
 
 /// How a datagram arrived.

@@ -14,7 +14,6 @@
 
 pub mod channels;
 pub mod delegate;
-mod holding;
 pub mod interfaces;
 pub mod link;
 mod listener;
@@ -24,7 +23,6 @@ mod mmsg;
 pub mod offloads;
 mod options;
 pub mod packet;
-pub mod qdisc;
 mod refusal;
 mod shared;
 mod sockets;
@@ -35,7 +33,6 @@ mod wake;
 mod workers;
 
 pub use channels::{Channels, UntilEpoch};
-pub use holding::Pacing;
 pub use link::{Link, LinkError, LinkStats};
 pub use shared::Shared;
 pub use udp::UdpLink;
@@ -75,11 +72,6 @@ const BURST_PACKETS_NS: u64 = 50_000;
 const PACKETS_PER_PATH: u32 = 16;
 /// A wait for tasks, where nothing tells that they are done.
 const BUSY_WAIT_NS: u64 = 20_000;
-/// This many packets in this time, acknowledged before their departure, show that nobody holds
-/// packets. (One may be if this thread is off its core between looking at the clock and at the
-/// sockets.)
-const UNHELD_MOST: u64 = 16;
-const UNHELD_NS: u64 = 100_000_000;
 /// What scheduler and timers of a host add to a round trip.
 const HOST_JITTER_NS: u64 = 100_000;
 
@@ -98,11 +90,6 @@ impl Clock {
     /// Now.
     pub fn now_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.start_ns)
-    }
-
-    /// What CLOCK_MONOTONIC says when this one says `at_ns`.
-    pub fn to_monotonic_ns(self, at_ns: u64) -> u64 {
-        self.start_ns.saturating_add(at_ns)
     }
 }
 
@@ -208,8 +195,6 @@ pub struct Driver<L> {
     /// `None`: tasks are run between two looks at the sockets.
     workers: Option<Workers>,
     wake: Option<Arc<Wake>>,
-    /// When packets that left early were last counted, and how many there had been.
-    unheld: (u64, u64),
     /// Datagrams that were too long for an interface.
     too_long: u64,
     /// Whether it was said that data goes in pieces.
@@ -225,8 +210,7 @@ impl<L: Link> Driver<L> {
     }
 
     /// The same by a clock that others go by, too.
-    pub fn with_clock(mut config: EndpointConfig, mut link: L, clock: Clock) -> Self {
-        link.set_clock(clock);
+    pub fn with_clock(mut config: EndpointConfig, link: L, clock: Clock) -> Self {
         config.source_ports = link.data_ports();
         config.addresses = link.addresses();
         config.mtu = config.mtu.into_iter().chain(link.mtu()).min();
@@ -239,7 +223,6 @@ impl<L: Link> Driver<L> {
             outgoing,
             workers: None,
             wake: None,
-            unheld: (0, 0),
             too_long: 0,
             divided: false,
             other_version: false,
@@ -449,15 +432,6 @@ impl<L: Link> Driver<L> {
 
     /// Whether more may be due.
     fn transmit(&mut self, now_ns: u64) -> Result<bool, LinkError> {
-        let (since_ns, before) = self.unheld;
-        let unheld = self.endpoint.stats().unheld;
-        if unheld - before >= UNHELD_MOST {
-            self.link.not_held();
-        }
-        if unheld - before >= UNHELD_MOST || now_ns.saturating_sub(since_ns) >= UNHELD_NS {
-            self.unheld = (now_ns, unheld);
-        }
-        self.endpoint.set_lead_ns(self.link.lead_ns(now_ns));
         while self.outgoing.len() < BATCH
             && let Some(burst) = self.endpoint.poll_transmit(now_ns)
         {
@@ -481,8 +455,6 @@ impl<L: Link> Driver<L> {
     }
 }
 
-#[cfg(test)]
-mod holding_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -23,7 +23,6 @@
 mod arrivals;
 mod departures;
 mod epochs;
-mod lead;
 mod schedule;
 
 pub use crate::config::{DscpPlan, EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, TimeoutConfig, Traffic};
@@ -39,7 +38,6 @@ use crate::snapshot::{PeerSnapshot, PeerStats, Snapshot};
 use crate::transfer::TransferStats;
 use crate::wire::trim_map::TrimMap;
 use crate::wire::{Abort, Reason};
-use lead::Lead;
 use schedule::Schedule;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -74,7 +72,6 @@ pub struct Endpoint {
     /// Of data that leaves at less than the line's rate on purpose: control packets do not wait for
     /// it.
     spacing: Pacer,
-    lead: Lead,
     events: VecDeque<Event>,
     stats: EndpointStats,
     spent: Vec<RowReceiver>,
@@ -115,7 +112,6 @@ impl Endpoint {
             stream,
             nic: Pacer::default(),
             spacing: Pacer::default(),
-            lead: Lead::default(),
             events: VecDeque::new(),
             stats: EndpointStats::default(),
             spent: Vec::new(),
@@ -134,14 +130,6 @@ impl Endpoint {
     /// Job and rank that this endpoint's packets carry.
     pub fn stream(&self) -> StreamId {
         self.stream
-    }
-
-    /// Gives data out up to this long before its departure; [`Self::poll_timeout`] asks for more
-    /// when half of that is spent. Whoever takes bursts holds each until its
-    /// [`departs_ns`](Burst::departs_ns). At most what 1 MiB takes at the line's rate. 0, the
-    /// default: bursts are given out at their departure.
-    pub fn set_lead_ns(&mut self, lead_ns: u64) {
-        self.lead.set(lead_ns, self.config.line_rate_bps);
     }
 
     /// What this endpoint's encoders seal with, in a sealed job.
@@ -447,9 +435,8 @@ impl Endpoint {
     /// [`Self::handle_timeout`] has work now.
     pub fn poll_timeout(&self) -> Option<u64> {
         let nic_ns = self.nic.next_ns();
-        let control_ns = self.schedule.has_control().then_some(nic_ns.saturating_sub(self.lead.ns()));
-        let data_ns = self.data_departs_ns().map(|at_ns| self.lead.wake_ns(at_ns));
-        [control_ns, data_ns, self.schedule.timeout_ns(), self.membership.poll_timeout()]
+        let control_ns = self.schedule.has_control().then_some(nic_ns);
+        [control_ns, self.data_departs_ns(), self.schedule.timeout_ns(), self.membership.poll_timeout()]
             .into_iter()
             .flatten()
             .min()

@@ -198,9 +198,6 @@ pub struct EndpointStats {
     pub foreign: u64,
     /// Control packets of a sealed job that came without the right tag.
     pub unsealed: u64,
-    /// Reports of data that arrived before it was to leave, although it was given out ahead to be
-    /// held until then ([`Endpoint::set_lead_ns`](crate::endpoint::Endpoint::set_lead_ns)).
-    pub unheld: u64,
     /// Valid datagrams about transfers that are over, or never were.
     pub stray: u64,
     /// Transfers given up.
@@ -224,7 +221,6 @@ impl std::ops::AddAssign for EndpointStats {
         self.malformed += other.malformed;
         self.foreign += other.foreign;
         self.unsealed += other.unsealed;
-        self.unheld += other.unheld;
         self.stray += other.stray;
         self.failed += other.failed;
     }

@@ -30,7 +30,8 @@
 //! VOTE    the next epoch: [`vote`]
 //! ```
 //!
-//! Fields called zero are sent as zero and ignored on arrival.
+//! Fields called zero are sent as zero and ignored on arrival. Behind the body comes [`checked`]'s
+//! check, or the tag of a sealed job.
 //!
 //! A PIECE is no control packet: it carries a part of a DATA packet, from where DATA comes. It
 //! begins with the DATA packet's prefix, but for the kind.
@@ -40,12 +41,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod check;
 mod path;
 mod piece;
 pub mod trim_map;
 pub mod vote;
 mod writer;
 
+pub use check::{CHECK_LEN, checked, content_of};
 pub use path::Path;
 pub use piece::{PIECE_HEADER_LEN, Piece};
 pub use writer::{MapSource, Writer};

@@ -7,7 +7,6 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use trimwire_agent::driver::interfaces::{Interface, interfaces, line_rate_bps, mtu};
 use trimwire_agent::driver::offloads::offloads;
-use trimwire_agent::driver::qdisc::{Departures, departures, qdiscs};
 use trimwire_agent::endpoint::MTU_LEAST;
 
 /// What sockets of an endpoint ask for, bytes.
@@ -51,7 +50,6 @@ fn interface(name: &str, found: &mut Vec<Finding>) {
             "--bitrate says what it is",
         ),
     });
-    found.push(pacing(name));
     let Ok(offloads) = offloads(name) else { return };
     if offloads.driver == "veth" {
         // A switch in software at the other end sees what the kernel leaves to the interface.
@@ -76,22 +74,6 @@ fn interface(name: &str, found: &mut Vec<Finding>) {
             found_text,
             &advice,
         ));
-    }
-}
-
-fn pacing(name: &str) -> Finding {
-    let index = nix::net::if_::if_nametoindex(name).map_err(std::io::Error::from);
-    let found = index.and_then(|index| Ok(departures(&qdiscs()?, index)));
-    let check = format!("{name}: pacing");
-    let advice = format!(
-        "this process spaces packets, awake: tc qdisc replace dev {name} root fq has the kernel do it (below mq: docs/reference/agent.md)"
-    );
-    match found {
-        Ok(Departures::Held) => {
-            Finding::new(check, State::Fine, "by the kernel: packets are held until they are to leave", "")
-        }
-        Ok(Departures::Ignored(found)) => Finding::new(check, State::Note, found, &advice),
-        Err(error) => Finding::new(check, State::Note, error.to_string(), &advice),
     }
 }
 

@@ -128,7 +128,6 @@ impl Probe {
             tos,
             segment: payload.len(),
             payload,
-            departs_ns: 0,
         };
         let headers = if to.is_ipv4() { 28 } else { 48 };
         let dscp = DscpPlan::default();
@@ -211,14 +210,7 @@ pub(super) fn tally(
                 if echo {
                     let (payload, segment) = (Bytes::copy_from_slice(payload), payload.len());
                     let (to, origin) = (arrived.source, Origin::Listening(0));
-                    back.push_back(Burst {
-                        to,
-                        origin,
-                        tos: plan.control << 2,
-                        payload,
-                        segment,
-                        departs_ns: 0,
-                    });
+                    back.push_back(Burst { to, origin, tos: plan.control << 2, payload, segment });
                 }
                 return;
             }
@@ -265,7 +257,7 @@ pub(super) fn round_trips(
         let sent_ns = clock.now_ns();
         let payload = small(0, LENGTH);
         let (tos, origin, segment) = (DscpPlan::default().control << 2, Origin::Listening(0), payload.len());
-        link.send(&mut VecDeque::from([Burst { to, origin, tos, payload, segment, departs_ns: 0 }]))?;
+        link.send(&mut VecDeque::from([Burst { to, origin, tos, payload, segment }]))?;
         while clock.now_ns() < sent_ns + TRIP_NS {
             let mut back = false;
             link.receive(&mut |_, payload| back |= payload.starts_with(MAGIC))?;

@@ -2,7 +2,6 @@
 //! What carries datagrams between endpoints.
 #![forbid(unsafe_code)]
 
-use super::Clock;
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
 use crate::config::MTU_LEAST;
@@ -56,11 +55,6 @@ pub enum LinkError {
         "{channels} channels listen on UDP ports {port} and those behind it, of which {taken} is not free (--port chooses another, --channels takes fewer)"
     )]
     Ports { port: u16, channels: u16, taken: u16 },
-    /// The kernel is to hold packets until their departure, and does not.
-    #[error(
-        "{interface} ({address}) {found}: the kernel cannot pace; `tc qdisc replace dev {interface} root fq` lets it"
-    )]
-    Pacing { interface: String, address: IpAddr, found: String },
     /// Receiving or waiting failed for good.
     #[error("cannot {what}: {source}")]
     Io { what: &'static str, source: io::Error },
@@ -139,21 +133,6 @@ pub trait Link {
         let _ = wake;
         false
     }
-
-    /// The clock that departures of bursts are of.
-    fn set_clock(&mut self, clock: Clock) {
-        let _ = clock;
-    }
-
-    /// How long before its departure a burst may be handed over now, ns: it is held until then. 0:
-    /// bursts leave as they come.
-    fn lead_ns(&mut self, now_ns: u64) -> u64 {
-        let _ = now_ns;
-        0
-    }
-
-    /// Bursts arrived before their departures: they are not held, whatever was found.
-    fn not_held(&mut self) {}
 
     /// Bytes of the longest IP packet that its interfaces carry just now; `None`: there is no such
     /// limit. Asked again when datagrams were too long for them ([`LinkStats::too_long`]).

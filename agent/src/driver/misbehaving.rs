@@ -2,7 +2,6 @@
 //! A link that loses, trims, duplicates and reorders on purpose.
 #![forbid(unsafe_code)]
 
-use super::Clock;
 use super::link::{Link, LinkError, LinkStats, Take};
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
@@ -121,18 +120,6 @@ impl<L: Link> Link for Misbehaving<L> {
 
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
         self.link.wake_by(wake)
-    }
-
-    fn set_clock(&mut self, clock: Clock) {
-        self.link.set_clock(clock);
-    }
-
-    fn lead_ns(&mut self, now_ns: u64) -> u64 {
-        self.link.lead_ns(now_ns)
-    }
-
-    fn not_held(&mut self) {
-        self.link.not_held();
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {

@@ -45,9 +45,6 @@ pub(super) struct Transmit<'a> {
     pub(super) payload: &'a [u8],
     /// The kernel, or the card, splits the payload into datagrams of this length.
     pub(super) segment: Option<u16>,
-    /// The kernel holds it until then, ns of CLOCK_MONOTONIC, where the queueing discipline knows
-    /// how (SO_TXTIME has to be set).
-    pub(super) departs_ns: Option<u64>,
 }
 
 /// Sends in order, at most [`BATCH`]. Gives how many messages the kernel took; an error is about
@@ -89,20 +86,14 @@ pub(super) fn send<'a>(
         header.msg_hdr.msg_controllen = CONTROL as _;
         let tos = libc::c_int::from(message.tos);
         let segment = message.segment.map(u16::to_ne_bytes);
-        let departs = message.departs_ns.map(u64::to_ne_bytes);
-        // SAFETY: `msg_control` points to CONTROL aligned bytes. A TOS, a segment's length and a
-        // time take CMSG_SPACE of 4, 2 and 8 bytes, 72 of them, so the headers and their data lie
-        // inside.
+        // SAFETY: `msg_control` points to CONTROL aligned bytes. A TOS and a segment's length take
+        // CMSG_SPACE of 4 and 2 bytes, 48 of them, so the headers and their data lie inside.
         header.msg_hdr.msg_controllen = unsafe {
             let first = libc::CMSG_FIRSTHDR(&raw const header.msg_hdr);
             let mut end = push(first, level, kind, &tos.to_ne_bytes());
             if let Some(segment) = &segment {
                 let next = first.byte_add(end as usize);
                 end += push(next, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
-            }
-            if let Some(departs) = &departs {
-                let next = first.byte_add(end as usize);
-                end += push(next, libc::SOL_SOCKET, libc::SCM_TXTIME, departs);
             }
             end as _
         };

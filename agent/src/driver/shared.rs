@@ -8,11 +8,9 @@
 
 use super::link::LinkError;
 use super::options;
-use super::qdisc::Watch;
 use super::sockets::{open, set_buffers};
 use super::udp_config::Checksums;
 use socket2::Socket;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -28,7 +26,6 @@ struct Open {
     /// Whose it is: one that was forked off has its own.
     process: u32,
     paths: Vec<(IpAddr, Checksums, Weak<Socket>)>,
-    watch: Weak<Watch>,
 }
 
 impl Shared {
@@ -62,18 +59,6 @@ impl Shared {
                 found.push(socket);
             }
             Ok(found)
-        })
-    }
-
-    /// What hears of changes of queueing disciplines.
-    pub(super) fn watch(&self) -> io::Result<Arc<Watch>> {
-        self.with(|shared| {
-            if let Some(watch) = shared.watch.upgrade() {
-                return Ok(watch);
-            }
-            let watch = Arc::new(Watch::open()?);
-            shared.watch = Arc::downgrade(&watch);
-            Ok(watch)
         })
     }
 }

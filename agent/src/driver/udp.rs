@@ -13,8 +13,6 @@
 //! those longer than the path's MTU are refused, counted and reported ([`Refusal`]).
 #![forbid(unsafe_code)]
 
-use super::Clock;
-use super::holding::Holding;
 use super::interfaces::{check_mtu, mtu_of};
 use super::link::{Link, LinkError, LinkStats, Take};
 use super::listener::Listener;
@@ -80,7 +78,6 @@ pub struct UdpLink {
     drained: bool,
     /// Ends a wait.
     wake: Option<Arc<Wake>>,
-    holding: Holding,
 }
 
 impl UdpLink {
@@ -128,9 +125,6 @@ impl UdpLink {
             && config.checksums == Checksums::Filled
             && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
         check_mtu(&own)?;
-        let sockets: Vec<BorrowedFd<'_>> =
-            listeners.iter().map(Listener::sending).chain(paths.iter().map(|path| path.as_fd())).collect();
-        let holding = Holding::open(config.pacing, &own, &sockets, shared)?;
         // Failure leaves the default of 50 µs, which is only less exact.
         let _ = set_timerslack(1_000);
         Ok(Self {
@@ -144,7 +138,6 @@ impl UdpLink {
             refusals: Refusals::default(),
             drained: false,
             wake: None,
-            holding,
             config,
         })
     }
@@ -198,11 +191,6 @@ impl UdpLink {
         self.segmentation
     }
 
-    /// Whether the kernel holds packets until they are to leave, as far as is known.
-    pub fn is_paced_by_kernel(&self) -> bool {
-        self.holding.is_held()
-    }
-
     /// The latest datagram, of those whose address and reason had not been met before, that the
     /// system would not send.
     pub fn refusal(&self) -> Option<&Refusal> {
@@ -223,12 +211,6 @@ impl UdpLink {
         for socket in &self.paths {
             options::set(socket, check, 1).expect("known option");
         }
-    }
-
-    /// Takes for granted that the kernel holds packets.
-    #[cfg(test)]
-    pub(super) fn pretend_held(&mut self) {
-        self.holding.pretend_held();
     }
 
     /// Leaves room for few arrivals.
@@ -277,7 +259,7 @@ impl UdpLink {
             let messages = turn
                 .iter()
                 .filter_map(|&index| batch.get(index))
-                .flat_map(|burst| messages(burst, together, mapped, self.holding.departs_ns(burst)));
+                .flat_map(|burst| messages(burst, together, mapped));
             let Some(fd) = self.fd(socket) else { return true };
             let (taken, error) = mmsg::send(fd, messages);
             if taken > 0
@@ -350,12 +332,7 @@ fn message_length(burst: &Burst, together: bool) -> usize {
     if together { segment * SEGMENTS.min(PAYLOAD / segment).max(1) } else { segment }
 }
 
-fn messages(
-    burst: &Burst,
-    together: bool,
-    mapped: bool,
-    departs_ns: Option<u64>,
-) -> impl Iterator<Item = Transmit<'_>> {
+fn messages(burst: &Burst, together: bool, mapped: bool) -> impl Iterator<Item = Transmit<'_>> {
     let to = match (burst.to, burst.to.ip()) {
         (to, IpAddr::V4(v4)) if mapped => SocketAddr::new(v4.to_ipv6_mapped().into(), to.port()),
         (to, _) => to,
@@ -367,7 +344,6 @@ fn messages(
         segment: u16::try_from(burst.segment.max(1))
             .ok()
             .filter(|&segment| payload.len() > usize::from(segment)),
-        departs_ns,
     })
 }
 
@@ -464,20 +440,8 @@ impl Link for UdpLink {
         // soon.
         let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
         let writable = full.iter().filter_map(|&socket| self.fd(socket));
-        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
-        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
-    }
-
-    fn set_clock(&mut self, clock: Clock) {
-        self.holding.set_clock(clock);
-    }
-
-    fn lead_ns(&mut self, now_ns: u64) -> u64 {
-        self.holding.lead_ns(now_ns)
-    }
-
-    fn not_held(&mut self) {
-        self.holding.not_held();
+        wait(readable, writable, timeout_ns, self.config.spin_ns)
+            .map_err(|source| LinkError::Io { what: "wait", source })
     }
 
     fn mtu(&self) -> Option<u16> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What UDP sockets are opened with.
 
-use super::holding::Pacing;
 use super::link::LinkError;
 use crate::wire::ADDRESSES_MAX;
 use std::net::{IpAddr, SocketAddr};
@@ -50,8 +49,6 @@ pub struct UdpConfig {
     /// The end of a wait of up to a millisecond that is spent looking instead of sleeping, ns:
     /// sleepers wake up late, and pacing waits are short. 0 sleeps only.
     pub spin_ns: u64,
-    /// Who spaces packets. While the kernel does, `spin_ns` is not used.
-    pub pacing: Pacing,
 }
 
 impl UdpConfig {
@@ -66,7 +63,6 @@ impl UdpConfig {
             checksums: Checksums::Filled,
             segmentation: true,
             spin_ns: 20_000,
-            pacing: Pacing::Auto,
         }
     }
 

@@ -44,14 +44,7 @@ fn numbered(length: usize, seed: usize) -> Bytes {
 }
 
 fn burst(to: SocketAddr, path: u16, tos: u8, length: usize, segment: usize) -> Burst {
-    Burst {
-        to,
-        origin: Origin::Path(path),
-        tos,
-        payload: numbered(length, usize::from(path)),
-        segment,
-        departs_ns: 0,
-    }
+    Burst { to, origin: Origin::Path(path), tos, payload: numbered(length, usize::from(path)), segment }
 }
 
 type Arrival = (SocketAddr, u8, Vec<u8>);
@@ -110,7 +103,7 @@ fn mixed(to: SocketAddr) -> Vec<Burst> {
         burst(to, 3, 0xb8, 700, 1_400),
     ];
     let payload = Bytes::from_static(b"control");
-    bursts.push(Burst { to, origin: Origin::Listening(0), tos: 0xc0, payload, segment: 7, departs_ns: 0 });
+    bursts.push(Burst { to, origin: Origin::Listening(0), tos: 0xc0, payload, segment: 7 });
     bursts
 }
 

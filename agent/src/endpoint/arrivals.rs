@@ -5,8 +5,7 @@ use super::{CE, Endpoint};
 use crate::burst::Arrived;
 use crate::peer::DataArrival;
 use crate::transfer::incoming::Arrival;
-use crate::wire::Control;
-use crate::wire::Piece;
+use crate::wire::{Control, Piece, content_of};
 use trimwire_encoder::PacketError;
 use trimwire_encoder::PacketView;
 use trimwire_encoder::wire::Kind;
@@ -44,7 +43,8 @@ impl Endpoint {
             return self.on_piece(now_ns, rank, arrived, payload);
         }
         let Some(payload) = self.believed(rank, payload) else {
-            self.stats.unsealed += 1;
+            let sealed = self.config.seal.is_some();
+            *if sealed { &mut self.stats.unsealed } else { &mut self.stats.malformed } += 1;
             return;
         };
         let body = payload.get(PREFIX_LEN..).unwrap_or_default();
@@ -61,10 +61,10 @@ impl Endpoint {
         }
     }
 
-    /// A control packet without its tag, in a sealed job; `None` where that is not of the rank's
-    /// incarnation that the packet names.
+    /// A control packet without its check, or its tag in a sealed job; `None` where that is wrong,
+    /// or not of the rank's incarnation that the packet names.
     pub(super) fn believed<'a>(&mut self, rank: u16, payload: &'a [u8]) -> Option<&'a [u8]> {
-        let Some(key) = &self.config.seal else { return Some(payload) };
+        let Some(key) = &self.config.seal else { return content_of(payload) };
         let content = payload.len().checked_sub(TAG_LEN)?;
         let from = payload.get(PREFIX_LEN..)?.first_chunk().map(|&bytes| u32::from_be_bytes(bytes))?;
         let sealer = self.peers.get_mut(usize::from(rank))?.sealer_of(key, from);

@@ -8,7 +8,7 @@ use crate::config::Traffic;
 use crate::pacing::Pace;
 use crate::peer::Data;
 use crate::peer::Peer;
-use crate::wire::Piece;
+use crate::wire::{Piece, checked};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use trimwire_encoder::wire::TAG_LEN;
@@ -21,8 +21,7 @@ impl Endpoint {
 
     /// The next datagrams that may leave at `now_ns`, if any.
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Burst> {
-        // It does not wait for data that was given out ahead of its time.
-        let control = self.lead.horizon_ns(now_ns) >= self.nic.next_ns();
+        let control = now_ns >= self.nic.next_ns();
         loop {
             let burst = if control { self.next_control(now_ns) } else { None };
             if let Some(burst) = burst.or_else(|| self.next_data(now_ns)) {
@@ -37,47 +36,45 @@ impl Endpoint {
 
     pub(super) fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
         while let Some(rank) = self.schedule.next_control() {
-            let Some((to, origin, departs_ns, mut payload)) =
-                self.with_peer(now_ns, rank, Peer::next_control).flatten()
+            let Some((to, origin, mut payload)) = self.with_peer(now_ns, rank, Peer::next_control).flatten()
             else {
                 continue;
             };
-            if let Some(sealer) = &self.sealer {
+            let payload = if let Some(sealer) = &self.sealer {
                 let content = payload.len();
                 payload.resize(content + TAG_LEN, 0);
                 sealer.seal(&mut payload, &[content]);
-            }
+                payload
+            } else {
+                checked(payload)
+            };
             self.stats.control_sent += 1;
             self.stats.control_bytes_sent += payload.len() as u64;
             let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
-            return Some(self.leave(
-                now_ns,
-                Burst { to, origin, tos, payload: Bytes::from(payload), segment, departs_ns },
-            ));
+            let burst = Burst { to, origin, tos, payload: Bytes::from(payload), segment };
+            return Some(self.leave(now_ns, burst));
         }
         None
     }
 
     pub(super) fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
-        let due_ns = self.data_departs_ns()?;
-        if !self.lead.admits(now_ns, due_ns) {
+        if self.data_departs_ns()? > now_ns {
             return None;
         }
-        while let Some((at_ns, rank)) = self.schedule.next_data(self.lead.horizon_ns(now_ns)) {
-            let departs_ns = at_ns.max(due_ns).max(now_ns);
+        while let Some((_, rank)) = self.schedule.next_data(now_ns) {
             let data = self.with_peer(now_ns, rank, |peer, cx| {
-                let data = peer.next_data(cx, departs_ns)?;
+                let data = peer.next_data(cx)?;
                 Some((peer.address_of(data.path)?, peer.data_room(), data))
             });
             if let Some((to, room, data)) = data.flatten() {
-                return Some(self.leave_data(departs_ns, to, room, data));
+                return Some(self.leave_data(now_ns, to, room, data));
             }
         }
         None
     }
 
     /// `room`: bytes of a payload that the path carries.
-    pub(super) fn leave_data(&mut self, departs_ns: u64, to: SocketAddr, room: usize, data: Data) -> Burst {
+    pub(super) fn leave_data(&mut self, now_ns: u64, to: SocketAddr, room: usize, data: Data) -> Burst {
         let Data { chunk, class, path, pace } = data;
         let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
         self.stats.data_sent += packets;
@@ -104,9 +101,9 @@ impl Endpoint {
         let tos = dscp << 2 | if chunk.important { ECT_0 } else { NOT_ECT };
         if pace < Pace::LINE {
             let bytes = pace.at_line(bytes + packets * u64::from(self.config.overhead_bytes));
-            self.spacing.sent(departs_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
+            self.spacing.sent(now_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
         }
-        self.leave(departs_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment, departs_ns })
+        self.leave(now_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment })
     }
 
     pub(super) fn leave(&mut self, at_ns: u64, burst: Burst) -> Burst {

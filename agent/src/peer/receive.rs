@@ -266,7 +266,6 @@ impl Peer {
         if transfer.has_forward() && !std::mem::replace(&mut transfer.forward_queued, true) {
             self.control.push_back(Due::Forward(message));
         }
-        cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         if let Some(heard) = heard {
             self.take_feedback(&heard, cx.config.overhead_bytes);

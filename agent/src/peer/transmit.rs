@@ -38,26 +38,15 @@ impl Peer {
         !self.control.is_empty()
     }
 
-    /// The next control packet that is still called for: where to, from where, when, and its
-    /// payload.
-    pub(crate) fn next_control(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Option<(SocketAddr, Origin, u64, Vec<u8>)> {
+    /// The next control packet that is still called for: where to, from where, and its payload.
+    pub(crate) fn next_control(&mut self, cx: &mut Context<'_>) -> Option<(SocketAddr, Origin, Vec<u8>)> {
         while let Some(due) = self.control.pop_front() {
             let to = match due {
                 Due::Ask(question) => self.session.address_of(question.path),
                 Due::Hello { to: Some((to, _)), .. } => Some(to),
                 _ => self.session.address_of(self.session.way()),
             };
-            // A question is about what was sent before it, and does not overtake what has not left
-            // yet.
-            let data_ns = match due {
-                Due::Probe(message) => self.sends.get(&message).map_or(0, Outgoing::departs_ns),
-                _ => 0,
-            };
-            let departs_ns = cx.now_ns.max(data_ns);
-            if let (Some(to), Some(payload)) = (to, self.write(cx, due, departs_ns)) {
+            if let (Some(to), Some(payload)) = (to, self.write(cx, due)) {
                 self.stats.control_sent += 1;
                 let way = self.session.way();
                 let origin = match due {
@@ -65,13 +54,13 @@ impl Peer {
                     _ if self.session.address_of(way) == Some(to) => Origin::Listening(way),
                     _ => Origin::Listening(0),
                 };
-                return Some((to, origin, departs_ns, payload));
+                return Some((to, origin, payload));
             }
         }
         None
     }
 
-    fn write(&mut self, cx: &mut Context<'_>, due: Due, departs_ns: u64) -> Option<Vec<u8>> {
+    fn write(&mut self, cx: &mut Context<'_>, due: Due) -> Option<Vec<u8>> {
         let (now_ns, timeouts, writer) =
             (cx.now_ns, &cx.config.timeouts, self.writer(cx.config.seal.is_some()));
         match due {
@@ -132,7 +121,7 @@ impl Peer {
             Due::Probe(message) => {
                 let transfer = self.sends.get_mut(&message)?;
                 transfer.probe_queued = false;
-                let probe = transfer.probe(departs_ns, &self.estimate, timeouts);
+                let probe = transfer.probe(now_ns, &self.estimate, timeouts);
                 let timer_ns = transfer.timer_ns;
                 self.timers.set(Timer::Outgoing(message), timer_ns);
                 Some(writer.probe(message, &probe))
@@ -230,22 +219,21 @@ impl Peer {
             .min(u128::from(u64::MAX)) as u64
     }
 
-    /// The next data, which leaves at `departs_ns`: a burst as long as the peer's rate allows.
-    pub(crate) fn next_data(&mut self, cx: &mut Context<'_>, departs_ns: u64) -> Option<Data> {
+    /// The next data: a burst as long as the peer's rate allows.
+    pub(crate) fn next_data(&mut self, cx: &mut Context<'_>) -> Option<Data> {
+        let now_ns = cx.now_ns;
         if self.in_flight_bytes() == 0 {
-            self.silent_since_ns = departs_ns;
+            self.silent_since_ns = now_ns;
         }
-        // Counted from now: of what leaves in a while nothing can have been heard.
-        let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns);
+        let silent_ns = now_ns.saturating_sub(self.silent_since_ns);
         let rate_bps =
             self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
         while let Some((key @ (class, _, message), room)) = self.next_message(cx.config) {
             let transfer = self.sends.get_mut(&message)?;
             let frame = FRAME.max(transfer.next_len() as u64 + u64::from(cx.config.overhead_bytes));
             let most = self.pacer.burst_limit(rate_bps, frame);
-            let (chunk, pace) =
-                (transfer.next_data(departs_ns, most.min(room), &mut self.paths), transfer.pace);
-            if transfer.after_data(departs_ns, &self.estimate, &cx.config.timeouts) {
+            let (chunk, pace) = (transfer.next_data(now_ns, most.min(room), &mut self.paths), transfer.pace);
+            if transfer.after_data(now_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
             } else {
                 let timer_ns = transfer.timer_ns;
@@ -263,7 +251,7 @@ impl Peer {
             self.stats.data_bytes_sent += payload;
             self.stats.repairs_sent += u64::from(chunk.run.packets * u32::from(chunk.repair));
             if cx.config.pace_at_line || rate_bps < cx.config.line_rate_bps {
-                self.pacer.sent(departs_ns, bytes, rate_bps, cx.config.burst_ns);
+                self.pacer.sent(now_ns, bytes, rate_bps, cx.config.burst_ns);
             }
             return Some(Data { chunk, class, path, pace });
         }

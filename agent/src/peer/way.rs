@@ -8,7 +8,7 @@ use crate::config::MTU_LEAST;
 use crate::outcome::TransferError;
 use crate::paths::is_ours;
 use crate::transfer::outgoing::Outgoing;
-use crate::wire::{CONTROL_LEN_MAX, Path, Piece, Writer};
+use crate::wire::{CHECK_LEN, CONTROL_LEN_MAX, Path, Piece, Writer};
 use std::net::SocketAddr;
 use trimwire_encoder::wire::TAG_LEN;
 
@@ -16,6 +16,11 @@ use trimwire_encoder::wire::TAG_LEN;
 /// headers.
 fn headers(to: Option<SocketAddr>) -> u16 {
     if to.is_some_and(|to| to.is_ipv6()) { 48 } else { 28 }
+}
+
+/// Bytes behind a control packet: a tag, or a check.
+const fn behind(sealed: bool) -> usize {
+    if sealed { TAG_LEN } else { CHECK_LEN }
 }
 
 impl Peer {
@@ -30,10 +35,9 @@ impl Peer {
         self.mtu.size().map_or(usize::MAX, |size| usize::from(size - headers(self.address())))
     }
 
-    /// Most bytes of a control packet, without its tag.
+    /// Most bytes of a control packet, without what stands behind it.
     pub(super) fn control_room(&self, sealed: bool) -> usize {
-        let tag = if sealed { TAG_LEN } else { 0 };
-        self.data_room().saturating_sub(tag).min(CONTROL_LEN_MAX)
+        self.data_room().saturating_sub(behind(sealed)).min(CONTROL_LEN_MAX)
     }
 
     fn wait_ns(&self, cx: &Context<'_>, times: u32) -> u64 {
@@ -95,8 +99,8 @@ impl Peer {
 
     /// A question of a size, as a packet: which one.
     pub(super) fn path_question(&self, sequence: u32, size: u16, sealed: bool, writer: Writer) -> Vec<u8> {
-        let tag = if sealed { TAG_LEN as u16 } else { 0 };
-        let length = size.saturating_sub(headers(self.address()) + tag).max(Path::LEN as u16);
+        let length =
+            size.saturating_sub(headers(self.address()) + behind(sealed) as u16).max(Path::LEN as u16);
         let mtu = self.mtu.own().unwrap_or(0);
         writer.path(&Path { sequence, length, mtu, answer: false, unheard: self.unheard })
     }
@@ -114,8 +118,8 @@ impl Peer {
             self.paths.on_answer(path.sequence);
             self.ask_paths(cx);
         } else if path.answer {
-            let tag = if cx.config.seal.is_some() { TAG_LEN as u16 } else { 0 };
-            let size = path.length.saturating_add(tag).saturating_add(headers(self.address()));
+            let behind = behind(cx.config.seal.is_some()) as u16;
+            let size = path.length.saturating_add(behind).saturating_add(headers(self.address()));
             self.mtu.on_answer(cx.now_ns, path.sequence, size, wait_ns);
         } else {
             self.answer(Due::PathAnswer { sequence: path.sequence, length: path.length });

@@ -107,8 +107,6 @@ pub(super) struct Flight {
     /// The newest over all lanes.
     delivered_ns: u64,
     load: Load,
-    /// Newest time of sending.
-    newest_ns: u64,
     left_out: u32,
     /// Packets of which the receiver has nothing, as far as is known.
     missing: u32,
@@ -127,7 +125,6 @@ impl Flight {
             lanes: Vec::new(),
             delivered_ns: 0,
             load: Load::default(),
-            newest_ns: 0,
             left_out: 0,
             missing: packets,
             low: 0,
@@ -139,11 +136,6 @@ impl Flight {
     /// What is on its way.
     pub(super) fn in_flight(&self) -> Load {
         self.load
-    }
-
-    /// Newest time of sending of all packets.
-    pub(super) fn newest_ns(&self) -> u64 {
-        self.newest_ns
     }
 
     /// Whether what is trimmed is sent again.
@@ -188,7 +180,6 @@ impl Flight {
             self.load.remove(packet.bytes);
         }
         (packet.sent_ns, packet.path, packet.bytes) = (now_ns, path, bytes as u16);
-        self.newest_ns = self.newest_ns.max(now_ns);
         packet.attempts = packet.attempts.saturating_add(1);
         packet.in_flight = true;
         if std::mem::take(&mut packet.left_out) {
@@ -330,12 +321,6 @@ impl Flight {
             return None;
         }
         now_ns.checked_sub(packet.sent_ns)?.checked_sub(u64::from(echo.hold_ns))
-    }
-
-    /// Whether a packet arrived at `now_ns`, before its departure time: whoever should have held it
-    /// did not.
-    pub(super) fn came_early(&self, now_ns: u64) -> bool {
-        self.delivered_ns > now_ns
     }
 
     /// Whether the receiver lacks exactly what is not known to have arrived.

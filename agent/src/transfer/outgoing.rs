@@ -189,11 +189,6 @@ impl Outgoing {
         self.supplied.saturating_sub(self.next)
     }
 
-    /// When the newest of what was sent leaves, which may be in a while.
-    pub(crate) fn departs_ns(&self) -> u64 {
-        self.flight.newest_ns()
-    }
-
     /// The next data, at most `most` packets, which leave at `now_ns`, and its path: a repair's is
     /// another one than before. Repairs go first. After the last one a PROBE is due.
     pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, paths: &mut Paths) -> Option<(Chunk, u16)> {
@@ -315,7 +310,6 @@ impl Outgoing {
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, paths, &mut satisfied);
             estimate.overtook(news.overtaken);
-            estimate.unheld += u32::from(self.flight.came_early(now_ns));
             if news.improved {
                 self.progress_ns = now_ns;
                 self.silence.end(now_ns);

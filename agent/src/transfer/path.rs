@@ -31,8 +31,6 @@ pub struct PathEstimate {
     overtaken: Overtaken,
     /// How often packets were declared lost by age while no round trip was known.
     given_up: u32,
-    /// Reports of packets that left before their departure time.
-    pub(crate) unheld: u32,
 }
 
 /// How far a packet was overtaken: the difference, ns, between its sending time and that of the

@@ -639,3 +639,28 @@ fn values_beyond_what_a_row_can_say_are_not_finite_on_any_rank_and_fail_nothing(
         assert!(outcome.sum[..2_000].iter().all(|sum| sum.is_finite()), "other shards are unharmed");
     }
 }
+
+/// A card or a box in between that damages a packet and mends its checksum: UDP says nothing.
+#[test]
+fn damaged_packets_that_udp_lets_through_are_counted_and_neither_end_a_job_nor_change_a_sum() {
+    for (seed, sealed) in (0..40).map(|seed| (seed, seed % 2 == 1)) {
+        let faults = Faults { damage: 0.05, drop_data: 0.02, ..Faults::NONE };
+        let mut job = Job::new(3, faults, seed, Reliability::Full, |_| ());
+        if sealed {
+            job.group = Group::sealed(3, faults, seed);
+        }
+        let (mut gradients, mut malformed) = (gradients(3, 60_000, seed), 0);
+        for step in 0..3 {
+            gradients.iter_mut().flatten().for_each(|value| *value += 0.5);
+            let wanted = exact(&gradients);
+            for outcome in job.reduce(step, &gradients) {
+                let error = nmse(&outcome.sum, &wanted);
+                assert!(error < 1e-6, "seed {seed}, step {step}: {error}");
+            }
+        }
+        for endpoint in &job.group.network.endpoints {
+            malformed += endpoint.stats().malformed + endpoint.stats().unsealed;
+        }
+        assert!(malformed > 10, "{malformed}");
+    }
+}

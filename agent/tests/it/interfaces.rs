@@ -5,7 +5,7 @@ use crate::network::{Faults, Network, Random, address, encode, expectation, inte
 use std::net::{IpAddr, Ipv4Addr};
 use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, Reliability};
-use trimwire_agent::wire::{CONTROL_LEN_MAX, Identity, Writer};
+use trimwire_agent::wire::{CONTROL_LEN_MAX, Identity, Writer, checked};
 use trimwire_encoder::wire::StreamId;
 
 const SECOND: u64 = 1_000_000_000;
@@ -123,7 +123,7 @@ fn what_claims_to_listen_where_nobody_can_is_sent_to_where_it_is_known_to_be() {
             &[known, other],
         );
         let now_ns = network.now_ns;
-        network.endpoints[0].handle_datagram(now_ns, Arrived::now(address(1), 0), &hello);
+        network.endpoints[0].handle_datagram(now_ns, Arrived::now(address(1), 0), &checked(hello));
         deliver(&mut network, 2);
         assert_eq!(data_ways(&network), [(interface(0, 0), interface(1, 0))], "{other}");
     }

@@ -6,7 +6,7 @@ use crate::network::{Datagram, Faults, Network, Random, address, encode_in, expe
 use trimwire_agent::endpoint::{Event, Expectation, Reliability};
 use trimwire_agent::transfer::TransferStats;
 use trimwire_agent::wire::trim_map::Detail;
-use trimwire_agent::wire::{CONTROL_LEN_MAX, Identity, MapSource, Writer};
+use trimwire_agent::wire::{CONTROL_LEN_MAX, Identity, MapSource, Writer, checked};
 use trimwire_encoder::Layout;
 use trimwire_encoder::wire::Kind;
 
@@ -180,7 +180,7 @@ fn a_sender_cannot_leave_out_more_than_the_bound_allows() {
         let (payload, end) = writer.forward(MESSAGE, packets, &all);
         assert_eq!(end, packets);
         let hello = writer.hello(false, &[49_152], &[]);
-        for (at_ns, payload) in [(0, hello.clone()), (1, payload)] {
+        for (at_ns, payload) in [(0, checked(hello.clone())), (1, checked(payload))] {
             network.inject(
                 at_ns,
                 Datagram {

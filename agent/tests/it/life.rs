@@ -10,7 +10,7 @@ use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, ExpectError, Expectation, Reliability, SendError};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_agent::transfer::TransferError;
-use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Probe, Reason, Report, Stop, Writer};
+use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Probe, Reason, Report, Stop, Writer, checked};
 use trimwire_encoder::wire::{Kind, Prefix, StreamId};
 use trimwire_encoder::{HeaderMask, PLANES};
 
@@ -91,7 +91,7 @@ fn answered(network: &mut Network, probes: u32) -> usize {
     };
     let before = network.log.len();
     for id in 0..probes {
-        let payload = writer.probe(1_000 + id, &probe);
+        let payload = checked(writer.probe(1_000 + id, &probe));
         let source = address(0);
         network.inject(
             network.now_ns,
@@ -239,7 +239,7 @@ fn a_strangers_packets_of_the_right_job_rank_and_message_change_nothing() {
                         network.endpoints[to].handle_datagram(
                             network.now_ns,
                             Arrived::now(source, 0),
-                            &payload,
+                            &checked(payload),
                         );
                     }
                     // Neither are the ports that it names.

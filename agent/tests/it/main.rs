@@ -7,7 +7,6 @@ mod channels;
 mod collectives;
 mod control_page;
 mod deadlines;
-mod departures;
 mod elsewhere;
 mod epochs;
 mod generations;

@@ -4,7 +4,7 @@
 
 use crate::network::{Faults, Network, Random, kind};
 use trimwire_agent::endpoint::Reliability;
-use trimwire_agent::wire::{Control, Reason};
+use trimwire_agent::wire::{Control, Reason, content_of};
 use trimwire_encoder::wire::{Kind, PREFIX_LEN};
 
 const MS: u64 = 1_000_000;
@@ -26,7 +26,10 @@ fn told(network: &Network, to: usize) -> Vec<u16> {
         if *from != 0 || datagram.to != to || !matches!(kind, Kind::Ack | Kind::Status) {
             continue;
         }
-        let (_, control) = Control::parse(kind, &datagram.payload[PREFIX_LEN..]).expect("own packet");
+        let (_, control) = {
+            let content = content_of(&datagram.payload).expect("own packet");
+            Control::parse(kind, &content[PREFIX_LEN..]).expect("own packet")
+        };
         let (Control::Ack(progress) | Control::Status(progress)) = control else { continue };
         let number = progress.report.senders.map_or(0, u16::from);
         if numbers.last() != Some(&number) {

@@ -12,7 +12,7 @@ use trimwire_agent::endpoint::{
     Endpoint, EndpointConfig, Event, ExpectError, Expectation, Reliability, SendError,
 };
 use trimwire_agent::transfer::TransferError;
-use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Reason, Report, Stop, Writer};
+use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Reason, Report, Stop, Writer, checked};
 use trimwire_encoder::wire::{Codec, Kind, StreamId};
 use trimwire_encoder::{
     DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Layout, Message,
@@ -621,10 +621,10 @@ impl World {
         }
         let stop = Stop { sequence: 1, report: Report::default(), missing: 0, agreed: 0, map: None };
         let payload = match what % 5 {
-            0 => writer.stop(id, &stop, None).0,
-            1 => writer.abort(id, Abort { reason: Reason::Lost, culprit: 1 }),
-            2 => writer.hello(false, &[40_000], &[]),
-            3 => writer.hello(true, &[40_000], &[]),
+            0 => checked(writer.stop(id, &stop, None).0),
+            1 => checked(writer.abort(id, Abort { reason: Reason::Lost, culprit: 1 })),
+            2 => checked(writer.hello(false, &[40_000], &[])),
+            3 => checked(writer.hello(true, &[40_000], &[])),
             _ => {
                 // Who does not know the incarnation may guess the port.
                 source = SocketAddr::new(

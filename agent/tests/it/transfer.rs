@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
 use trimwire_agent::transfer::{TransferError, TransferStats};
-use trimwire_agent::wire::Reason;
+use trimwire_agent::wire::{Reason, checked};
 use trimwire_encoder::wire::{Kind, VERSION};
 use trimwire_encoder::{HEADER_LEN, PLANES, nmse};
 
@@ -191,6 +191,7 @@ proptest! {
                 // With the right incarnations, or nothing of it is looked at.
                 bytes.extend_from_slice(&[0, 0, 0, other + 1, 0, 0, 0, rank + 1]);
                 bytes.extend_from_slice(&body);
+                let bytes = checked(bytes);
                 let (now_ns, source) = (network.now_ns, address(usize::from(other)));
                 network.endpoints[usize::from(rank)].handle_datagram(now_ns, Arrived::now(source, 0), &bytes);
             }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trimwire_agent::burst::{Arrived, Burst, Origin};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Expectation, Reliability};
 use trimwire_agent::rate::RateConfig;
-use trimwire_encoder::wire::{Header, Kind, PLANES, Prefix};
+use trimwire_encoder::wire::{HEADER_LEN, Header, Kind, PLANES, Prefix};
 use trimwire_encoder::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Job, Layout,
     Message, PacketError, RowChoice, RowReceiver,
@@ -37,6 +37,9 @@ pub(crate) struct Faults {
     /// DSCP of what was trimmed.
     pub(crate) trimmed_dscp: u8,
     pub(crate) duplicate: f64,
+    /// One bit is wrong, of a control packet or of a DATA packet's header, and no checksum of UDP's
+    /// tells.
+    pub(crate) damage: f64,
 }
 
 impl Faults {
@@ -51,6 +54,7 @@ impl Faults {
         trim_to_at_most: usize::MAX,
         trimmed_dscp: 35,
         duplicate: 0.0,
+        damage: 0.0,
     };
 
     /// Everything at once, and a lot of it; a trim leaves some planes.
@@ -323,7 +327,7 @@ impl Network {
         for payload in burst.datagrams() {
             let mask = self.endpoints[from].mask();
             let datagram = Datagram { from, to, source, tos: burst.tos, mask, payload: payload.to_vec() };
-            self.fly(burst.departs_ns.max(self.now_ns), datagram);
+            self.fly(self.now_ns, datagram);
         }
     }
 
@@ -381,6 +385,12 @@ impl Network {
             let room = self.faults.trim_to_at_most.min(datagram.payload.len()).max(least) - least;
             datagram.payload.truncate(least + self.random.below(room as u64 + 1) as usize);
             datagram.tos = self.faults.trimmed_dscp << 2 | datagram.tos & 3;
+        }
+        if self.faults.damage > 0.0 && self.random.chance(self.faults.damage) {
+            let of_header = if data { HEADER_LEN } else { usize::MAX };
+            let bytes = datagram.payload.len().min(of_header);
+            let bit = self.random.below(8 * bytes as u64) as usize;
+            datagram.payload[bit / 8] ^= 1 << (bit % 8);
         }
         let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
         for _ in 0..copies {
