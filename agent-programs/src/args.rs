@@ -6,6 +6,8 @@ use crate::units::{rate, time_ns};
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use nix::net::if_::if_nametoindex;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -113,18 +115,29 @@ pub(crate) enum ChecksumsName {
     Zero,
 }
 
-/// `IP` or `IP:PORT`.
+/// `IP` or `IP:PORT`. A zone (`fe80::1%eth0`) may be given, and is not needed: link-local packets
+/// leave by the interface that has this rank's own address.
 #[derive(Clone, Copy)]
 pub(crate) struct Address {
     ip: IpAddr,
     port: Option<u16>,
 }
 
+/// An address's text without its zone, and the zone.
+fn without_zone(text: &str) -> (Cow<'_, str>, Option<&str>) {
+    let Some((address, rest)) = text.split_once('%') else { return (text.into(), None) };
+    let (zone, port) = rest.split_at(rest.find(']').unwrap_or(rest.len()));
+    (format!("{address}{port}").into(), Some(zone))
+}
+
 impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
+        let (text, zone) = without_zone(text.trim());
+        if let Some(zone) = zone.filter(|zone| if_nametoindex(*zone).is_err()) {
+            return Err(format!("'{zone}' is no interface of this host (`ip link` lists them)"));
+        }
         if let Ok(ip) = text.parse() {
             return Ok(Self { ip, port: None });
         }
@@ -292,6 +305,9 @@ mod tests {
         assert_eq!(port("10.0.0.1").as_deref(), Ok("10.0.0.1:9217"));
         assert_eq!(port("10.0.0.1:5").as_deref(), Ok("10.0.0.1:5"));
         assert_eq!(port("fd00::1").as_deref(), Ok("[fd00::1]:9217"));
+        assert_eq!(port("fe80::1%lo").as_deref(), Ok("[fe80::1]:9217"));
+        assert_eq!(port("[fe80::1%lo]:5").as_deref(), Ok("[fe80::1]:5"));
+        assert!(port("fe80::1%nosuch").is_err_and(|error| error.contains("'nosuch' is no interface")));
         assert!(port("h1").is_err_and(|error| error.contains("'h1'") && error.contains("IP:PORT")));
     }
 }

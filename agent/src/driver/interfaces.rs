@@ -104,7 +104,7 @@ pub fn select(interfaces: &[Interface], pattern: &str) -> Vec<IpAddr> {
         words.any(|word| if exact { name == word } else { name.starts_with(word) })
     };
     let usable = |interface: &&Interface| {
-        let link_local = matches!(interface.address, IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfe80);
+        let link_local = matches!(interface.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let everywhere = interface.address.is_loopback() || interface.name.starts_with("docker");
         interface.up && !link_local && named(&interface.name) != except && !(except && everywhere)
     };

@@ -41,7 +41,8 @@ impl Listener {
             let check = options::UDP_NO_CHECK6_RX;
             options::set(&listening, check, 1).map_err(|source| option(check.2, source))?;
         }
-        let address = listening.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(bind);
+        let port = listening.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(bind).port();
+        let address = SocketAddr::new(own, port);
         // In the way of a packet socket, too: a socket that takes datagrams one by one has the
         // kernel split bursts before its filter refuses them.
         if let Err(error) = setsockopt(&listening, sockopt::UdpGroSegment, &true) {

@@ -259,7 +259,8 @@ unsafe fn source(header: &libc::msghdr) -> Option<SocketAddr> {
                 let (ip, port) = (Ipv6Addr::from(name.sin6_addr.s6_addr), u16::from_be(name.sin6_port));
                 Some(match ip.to_ipv4_mapped() {
                     Some(v4) => SocketAddrV4::new(v4, port).into(),
-                    None => SocketAddrV6::new(ip, port, 0, name.sin6_scope_id).into(),
+                    // Who wants to know the interface knows it from the socket.
+                    None => SocketAddrV6::new(ip, port, 0, 0).into(),
                 })
             }
             _ => None,

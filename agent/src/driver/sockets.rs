@@ -8,7 +8,7 @@ use super::options;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Half a second of 100 Mbit/s, or 5 ms of 10 Gbit/s, waits in a socket at most.
 pub(super) const BUFFER_BYTES: usize = 8 << 20;
@@ -37,8 +37,21 @@ pub(super) fn open(address: SocketAddr, unread: bool) -> Result<Socket, LinkErro
         options::set(&socket, discover, libc::IPV6_PMTUDISC_PROBE)
             .map_err(|source| option(discover.2, source))?;
     }
-    socket.bind(&address.into()).map_err(bind)?;
+    socket.bind(&zoned(address).into()).map_err(bind)?;
     Ok(socket)
+}
+
+/// With the interface that has the address, where it is link-local and the kernel wants to know
+/// one. What is sent to other addresses of the kind leaves by it, too.
+fn zoned(mut address: SocketAddr) -> SocketAddr {
+    if let SocketAddr::V6(v6) = &mut address
+        && v6.ip().is_unicast_link_local()
+        && let Ok(all) = interfaces::interfaces()
+        && let Some(own) = all.iter().find(|interface| interface.address == IpAddr::V6(*v6.ip()))
+    {
+        v6.set_scope_id(if_nametoindex(own.name.as_str()).unwrap_or(0));
+    }
+    address
 }
 
 /// As root beyond the system's limit, otherwise up to it. None has to succeed: less is sent at a
@@ -57,7 +70,7 @@ pub(super) fn set_buffers(socket: &Socket) {
 pub(super) fn path_mtu(own: SocketAddr, to: SocketAddr) -> Option<u32> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP)).ok()?;
     if own.is_ipv4() == to.is_ipv4() {
-        socket.bind(&SocketAddr::new(own.ip(), 0).into()).ok()?;
+        socket.bind(&zoned(SocketAddr::new(own.ip(), 0)).into()).ok()?;
     }
     socket.connect(&to.into()).ok()?;
     let option = if to.is_ipv4() { options::IP_MTU } else { options::IPV6_MTU };

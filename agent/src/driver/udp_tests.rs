@@ -312,7 +312,8 @@ fn raw_reception_sees_only_its_own_address_and_port() {
 struct Namespaces([Namespace; 2]);
 
 impl Namespaces {
-    const ADDRESSES: [[&str; 2]; 2] = [["10.83.0.1", "fd83::1"], ["10.83.0.2", "fd83::2"]];
+    const ADDRESSES: [[&str; 3]; 2] =
+        [["10.83.0.1", "fd83::1", "fe80::83:1"], ["10.83.0.2", "fd83::2", "fe80::83:2"]];
 
     fn new(test: &str) -> Option<Self> {
         if !namespace::or_skip(test) {
@@ -325,12 +326,13 @@ impl Namespaces {
     }
 
     fn addressed(self) -> Self {
-        for (space, [v4, v6]) in self.0.iter().zip(Self::ADDRESSES) {
+        for (space, [v4, v6, link_local]) in self.0.iter().zip(Self::ADDRESSES) {
             let on = ["-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6"];
             space.run("sh", &on).expect("IPv6");
             for words in [
                 format!("addr add {v4}/24 dev eth0"),
                 format!("addr add {v6}/64 dev eth0 nodad"),
+                format!("addr add {link_local}/64 dev eth0 nodad"),
                 "link set eth0 up".to_owned(),
             ] {
                 space.ip(&words).expect("ip");
@@ -415,7 +417,7 @@ fn over_veth_every_way_of_sending_and_receiving_gives_the_same() {
                 network.within(end, || namespace::offloads_off("eth0")).expect("turns them off");
             }
         }
-        for family in [0, 1] {
+        for family in [0, 1, 2] {
             for receive in [Receive::Socket, Receive::Raw] {
                 for (checksums, segmentation) in
                     [(Checksums::Filled, true), (Checksums::Filled, false), (Checksums::Zero, false)]

@@ -57,12 +57,13 @@ impl Master {
         {
             return Ok(own);
         }
-        for address in addresses {
+        for mut address in addresses {
+            address.set_port(address.port().max(1));
             let any: IpAddr =
                 if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
             // Connecting a UDP socket sends nothing: the system looks up its route.
             let socket = UdpSocket::bind((any, 0)).and_then(|socket| {
-                socket.connect(SocketAddr::new(address.ip(), address.port().max(1)))?;
+                socket.connect(address)?;
                 socket.local_addr()
             });
             match socket {
