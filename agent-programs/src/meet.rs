@@ -84,7 +84,7 @@ impl Caller<'_> {
 fn at_peers(args: &Caller<'_>) -> Result<Met, Failure> {
     let given = args.rendezvous;
     let rank = given.rank.ok_or_else(|| bad_input(LaunchError::Missing("RANK")))?;
-    let world = given.world.ok_or_else(|| bad_input(LaunchError::Missing("WORLD_SIZE")))?;
+    let world = given.world.unwrap_or(u16::try_from(given.peers.len()).unwrap_or(u16::MAX));
     if rank >= world {
         return Err(bad_input(LaunchError::Rank { rank, world }));
     }
