@@ -85,4 +85,6 @@ pub(crate) struct Chunk {
     pub(crate) run: Run,
     pub(crate) important: bool,
     pub(crate) repair: bool,
+    /// It begins behind the planes that a trim leaves: of a trimmed one nothing is of use.
+    pub(crate) tail: bool,
 }

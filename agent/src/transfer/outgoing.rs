@@ -230,7 +230,7 @@ impl Outgoing {
         if self.next as usize >= range.end {
             self.next_row += 1;
         }
-        Some((Chunk { run, important, repair: false }, first))
+        Some((Chunk { run, important, repair: false, tail: false }, first))
     }
 
     fn next_repair(&mut self) -> Option<(Chunk, u32)> {
@@ -249,7 +249,8 @@ impl Outgoing {
             self.stats.retransmitted_bytes += payload.len() as u64;
             let run = Run { segment: payload.len().max(1), payload, packets: 1 };
             // Contract: what is sent again is important, so that it is not the first to be dropped.
-            return Some((Chunk { run, important: true, repair: true }, index));
+            let chunk = Chunk { run, important: true, repair: true, tail: from_plane > 0 };
+            return Some((chunk, index));
         }
     }
 
