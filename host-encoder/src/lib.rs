@@ -82,7 +82,7 @@ pub use rotate::Job;
 pub use simd::{Isa, UnavailableIsa};
 pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, HeaderMask, Kind,
+    BIT_PLANES, Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, HeaderMask, Kind,
     Layout, LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach, StreamId, Tensor,
     UnknownCodec,
 };

@@ -38,7 +38,7 @@ const TRIM_LIMIT: Threshold = Threshold::Time(100_000);
 /// the port).
 const TRIM_CAP: Option<u32> = Some(500_000);
 const WHOLE: u128 = 1_000_000;
-const SHALLOW_SIZE: TrimSize = TrimSize::Planes(8);
+const SHALLOW_SIZE: TrimSize = TrimSize::Planes(3);
 const DEEP_SIZE: TrimSize = TrimSize::Planes(1);
 
 /// Smallest frame that Ethernet carries, without FCS.
@@ -411,7 +411,7 @@ impl<'f> Resolver<'f> {
         shallow
     }
 
-    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 12:1 at
+    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 6:1 at
     /// one plane.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>>) {
         let full = self.packet.full_frame().max(1);

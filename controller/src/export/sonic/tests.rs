@@ -464,7 +464,7 @@ fn trimmable_queues_are_marked_on_request_only() {
 #[test]
 fn what_sonic_lacks_is_said() {
     let export = exported(
-        "policy: { shallow_size: 300B, deep_size: 1 plane, queues: { class0: { shallow_size: 200B } } }\n",
+        "policy: { shallow_size: 300B, deep_size: 118B, queues: { class0: { shallow_size: 200B } } }\n",
         &Platform::default(),
     );
     assert_eq!(text(&export, "SWITCH_TRIMMING", "GLOBAL", "size"), "200");
@@ -553,7 +553,7 @@ fn a_fabric_of_many_speeds_has_the_first_of_its_limits_in_a_note_and_a_count() {
 fn a_size_is_what_the_chip_takes_and_is_exact_where_that_is_known_only() {
     for (asic, size, written, fidelity) in [
         (Asic::Spectrum4, "512B", "512", Fidelity::Exact),
-        (Asic::Spectrum4, "8 planes", "532", Fidelity::Near),
+        (Asic::Spectrum4, "3 planes", "604", Fidelity::Exact),
         (Asic::Spectrum4, "200B", "256", Fidelity::Near),
         (Asic::Spectrum4, "1100B", "1024", Fidelity::Near),
         (Asic::Th5 { queue: 9 }, "206B", "206", Fidelity::Exact),

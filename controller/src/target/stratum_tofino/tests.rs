@@ -81,7 +81,7 @@ struct Port {
 }
 
 fn port() -> Port {
-    let fabric = fabric("stratum-tofino", "");
+    let fabric = fabric("stratum-tofino", "policy: { trim_cap: 75% }\n");
     let ports = fabric.switches["s1"].target.convert(&fabric.policies["s1"], &fabric.queues);
     let p4info = include_bytes!("../../../../p4/build/tofino/trimwire.p4info.txtpb");
     let artifacts = Artifacts::unchecked(P4Info::from_bytes(p4info).unwrap());
