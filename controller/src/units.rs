@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use trimwire_encoder::{Codec, Layout};
 use trimwire_encoder::wire::{BIT_PLANES, DEFAULT_ROW_LOG2, HEADER_LEN, TAG_LEN, plane_offset};
+use trimwire_encoder::{Codec, Layout};
 
 /// Suffixes and how many of the base unit they stand for.
 type Units = &'static [(&'static str, u64)];

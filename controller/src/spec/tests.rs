@@ -15,7 +15,7 @@ hosts:
 links:
   - { a: h1, b: \"s1:1\", speed: 10Gbps, delay: 1us }
   - { a: \"s2:1\", b: h2, speed: 10Gbps }
-  - { a: \"s1:2\", b: \"s2:2\", speed: 4.5Gbps }
+  - { a: \"s1:2\", b: \"s2:2\", speed: 2.5Gbps }
 ";
 
 fn errors(text: &str) -> String {
@@ -34,7 +34,7 @@ fn a_good_file_reads_as_it_is_written() {
     assert_eq!(fabric.switches["s2"].target, Target::Bmv2);
     assert_eq!(fabric.hosts["h2"].mac, Mac([2, 0, 0, 0, 0, 2]));
     assert_eq!(fabric.links[0].delay_ns, 1_000);
-    assert_eq!(fabric.links[2].rate_bps, 4_500_000_000);
+    assert_eq!(fabric.links[2].rate_bps, 2_500_000_000);
     assert_eq!(fabric.links[1].a, End::Port("s2".into(), 1));
     assert_eq!((fabric.mtu, fabric.overload), (1500, Overload::Trim));
     let warnings = fabric.warnings.join("\n");
@@ -196,7 +196,7 @@ fn a_key_without_value_is_as_if_it_were_not_there() {
 
 #[test]
 fn a_host_that_only_down_links_lead_to_is_a_warning() {
-    let text = changed("speed: 4.5Gbps", "speed: 2.5Gbps, state: down");
+    let text = changed("speed: 2.5Gbps", "speed: 2.5Gbps, state: down");
     let fabric = Fabric::from_yaml(&text.replace(", target: bmv2", ""), "fabric.yaml").unwrap();
     assert_eq!(
         fabric.warnings,

@@ -165,6 +165,19 @@ fn heads_that_can_fill_a_port_are_warned_of() {
              trimmed packets beyond are dropped"
         ]
     );
+    let warnings = |policy: &str| super::tests::fabric(policy).warnings;
+    let [capped] = warnings("policy:\n  trim_cap: 40%\n").try_into().unwrap();
+    assert!(
+        capped.starts_with("f.yaml:11: policy.trim_cap: trimmed packets alone can fill s1:2")
+            && capped.contains(
+                "from 1444 to 240 bytes fill the 40% of the link that trim_cap leaves them from 2.4:1 on"
+            ),
+        "{capped}"
+    );
+    // The defaults have their limit, too, and so have settings with which heads fit as well.
+    for policy in ["", "policy: { deep_size: 2 planes, trim_cap: 100% }"] {
+        assert_eq!(warnings(policy), [""; 0], "{policy}");
+    }
 }
 
 #[test]
@@ -205,7 +218,8 @@ fn sizes_in_planes_keep_the_tags_of_sealed_packets() {
         (important.shallow_size, important.deep_size)
     };
     assert_eq!(sizes("policy: { sealed: off }"), (584, 240));
-    assert_eq!(sizes("policy: { sealed: on }"), (592, 248));
+    assert_eq!(sizes("policy: { sealed: on }"), (248, 248));
+    assert_eq!(sizes("policy: { sealed: on, shallow_size: 3 planes }"), (592, 248));
     assert_eq!(sizes("policy: { sealed: true, shallow_size: 8 planes, deep_size: 118B }"), (1460, 118));
 }
 

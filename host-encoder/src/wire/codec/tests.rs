@@ -41,7 +41,10 @@ fn the_fullest_packets_fit_an_mtu_of_1500_bytes() {
     }
     let whole = |codec: Codec| codec.coordinates_per_packet(1500, codec.planes(), false);
     assert_eq!(Codec::ALL.map(whole), [448, 352]);
-    assert_eq!([1, 7, 8, 9].map(|planes| Codec::Rht.coordinates_per_packet(1500, planes, false)), [1_408, 1_408, 1_408, 704]);
+    assert_eq!(
+        [1, 7, 8, 9].map(|planes| Codec::Rht.coordinates_per_packet(1500, planes, false)),
+        [1_408, 1_408, 1_408, 704]
+    );
     assert_eq!(Codec::Rht.coordinates_per_packet(60, 10, false), 0);
 }
 
