@@ -10,7 +10,7 @@ use trimwire_encoder::{Codec, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 const WORLD: u16 = 3;
-const LENGTH: usize = 400_000;
+const LENGTH: usize = 800_000;
 
 fn gradient(rank: usize) -> Vec<f32> {
     Random(rank as u64 + 1).gradient(LENGTH)

@@ -442,7 +442,7 @@ fn a_training_that_makes_no_sense_is_refused_by_name_and_line() {
         ("target: 0.5", "target: 50", "target: 50; valid are 0 to 1"),
         ("{ trimwire: {} }", "{ trimwire: {} }, compression: 2", "take three bytes a coordinate"),
         ("{ dctcp: {} }", "{ dctcp: {} }, compression: 3", "valid in a training are 1, f32, and 2, f16"),
-        ("{ trimwire: {} }", "{ trimwire: {} }, payload: 1368", "multiples of 192"),
+        ("{ trimwire: {} }", "{ trimwire: {} }, payload: 1368", "multiples of 96"),
         (
             "workload: { background",
             "workload: { permutation: { bytes: 1KB }, background",

@@ -35,9 +35,9 @@ pub struct Rungs {
 }
 
 impl Rungs {
-    /// The fabric file's default policy (docs/reference/fabric-file.md) on a port of `rate_bps`,
-    /// for whole packets of so much payload, eight planes of which are trimmed to three, and to
-    /// one. The first of two thresholds is for less important packets.
+    /// The fabric file's default thresholds (docs/reference/fabric-file.md) on a port of `rate_bps`,
+    /// for whole packets of ten planes and so much payload, trimmed to eight planes and to one: the
+    /// first of two thresholds is for less important packets.
     pub fn defaults(rate_bps: u64, payload: u32) -> Self {
         let us = |time: u64| time * (rate_bps / 1_000_000) / 8;
         Self {
@@ -45,8 +45,8 @@ impl Rungs {
             shallow_at: [us(20), us(40)],
             deep_at: [us(40), us(80)],
             drop_at: [us(400), us(400)],
-            shallow_size: HEAD + payload * 3 / 8,
-            deep_size: HEAD + payload / 8,
+            shallow_size: HEAD + payload / 3,
+            deep_size: HEAD + payload / 24,
             trim_queue: 6,
             trim_drop_at: us(100),
             cap: None,

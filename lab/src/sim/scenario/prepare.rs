@@ -14,12 +14,11 @@ use crate::sim::packet::HEAD;
 use crate::sim::program::Programs;
 use crate::sim::setup::{LinkChange, Setup};
 use crate::sim::topology::{Shape, Topology};
-use crate::sim::transport::{bits, bytes_of};
+use crate::sim::transport::{WHOLE, bits, bytes_of};
 use crate::sim::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
     permutation, ring, trace,
 };
-use trimwire_encoder::BIT_PLANES;
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;
@@ -137,8 +136,8 @@ fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<P
     let setup = Setup {
         topology,
         demands,
-        // As many coordinates as fill it; of fewer planes than eight no more than of eight.
-        payload: planes.map_or(payload, |planes| bytes_of(planes, payload, planes.max(BIT_PLANES))),
+        // As many coordinates as with all planes.
+        payload: planes.map_or(payload, |planes| bytes_of(planes, payload, WHOLE)),
         transport,
         rule,
         programs,

@@ -107,10 +107,10 @@ impl Training {
             return Err((at("learning_rate"), reason));
         }
         let coding = coding(transport, compression)?;
-        // Whole blocks of 32 coordinates with nine planes and with ten, and no packet that the codec
-        // has not.
-        if matches!(coding, Coding::Planes(_)) && !(payload.is_multiple_of(192) && payload <= 8_064) {
-            let reason = format!("payload: {payload}; valid in a training are multiples of 192 up to 8064");
+        if matches!(coding, Coding::Planes(_)) && !payload.is_multiple_of(96) {
+            let reason = format!(
+                "payload: {payload}; valid in a training are multiples of 96, of 32 coordinates each"
+            );
             return wrong(&["payload"], reason);
         }
         let parameters = files.parameters(words.hidden).map_err(|reason| (at("hidden"), reason))?;

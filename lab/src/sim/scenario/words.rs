@@ -182,7 +182,7 @@ pub(super) struct TrimwireWords {
     #[serde(default = "ports")]
     pub(super) paths: u16,
     /// Planes that are sent, 1 to 10, of a gradient whose flows are in f32: 9 take two bytes a
-    /// coordinate. Packets have as many coordinates as fit, at most those of eight
+    /// coordinate. Packets have as many coordinates as with ten
     /// [default: ten, and the flows' bytes as they are].
     pub(super) planes: Option<u8>,
 }
