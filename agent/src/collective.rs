@@ -152,9 +152,7 @@ pub struct Options {
     pub layer_class: u8,
     /// Which tensor this is, of those that are summed again and again: a DDP bucket's number.
     pub tag: u32,
-    /// Coordinates in a packet, a multiple of 32; `None`: as many as fit with all planes, to which
-    /// sizes in planes of a fabric's file refer. More of them fill packets that are sent with fewer
-    /// planes, for fabrics that do not trim, or whose sizes are given in bytes.
+    /// Coordinates in a packet, a multiple of 32; `None`: [`Codec::coordinates_per_packet`].
     pub coordinates_per_packet: Option<usize>,
     /// Share of the line's rate at which this rank's data leaves at most; need not be the same on
     /// all ranks.

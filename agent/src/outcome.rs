@@ -128,7 +128,7 @@ pub enum TransferError {
     /// The sender's message is not the one that is expected under this number.
     #[error(
         "rank {peer} sends another message under {message:#010x} than this rank expects: {packets} packets where it expects {expected}, or as many that are divided otherwise. All ranks have to give an \
-         operation tensors of the same lengths, types and layer classes, and their operations in the same order, and to agree on one MTU"
+         operation tensors of the same lengths, types and layer classes, and their operations in the same order, and to agree on one MTU, and on how many planes they send"
     )]
     Mismatch {
         peer: u16,

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use trimwire_encoder::Codec;
-use trimwire_encoder::wire::{HEADER_LEN, PLANES, TAG_LEN, plane_offset};
+use trimwire_encoder::wire::{BIT_PLANES, DEFAULT_ROW_LOG2, HEADER_LEN, TAG_LEN, plane_offset};
+use trimwire_encoder::{Codec, Layout};
 
 /// Suffixes and how many of the base unit they stand for.
 type Units = &'static [(&'static str, u64)];
@@ -219,7 +219,7 @@ impl fmt::Display for Threshold {
 pub enum TrimSize {
     /// Frame bytes, as the switch counts them.
     Bytes(u64),
-    /// Head and this many of DATA's ten planes (1 to 10; 9 and 10 are the byte-planes).
+    /// Head and this many of the eight bit-planes.
     Planes(u8),
 }
 
@@ -238,8 +238,8 @@ pub(crate) fn head(ipv6: bool) -> u64 {
 /// The full DATA packets of a fabric, by which planes become bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPacket {
-    /// As many as fit the MTU with all planes, over IPv4 and IPv6 (448 at 1500 bytes). Zero when
-    /// not even 32 fit.
+    /// Of the fullest packets of eight planes or fewer, which have the most: 1376 at 1500 bytes,
+    /// three to a row. Zero when not even 32 fit the MTU.
     pub coordinates: u64,
     /// Tags lie between the planes (docs/reference/wire-format.md §12).
     pub sealed: bool,
@@ -249,15 +249,18 @@ pub struct DataPacket {
 }
 
 impl DataPacket {
-    /// Those of an MTU, with all ten planes.
+    /// Those of an MTU.
     pub fn new(mtu: u64, sealed: bool, ip6: bool) -> Self {
-        let coordinates = Codec::Rht.coordinates_per_packet(mtu as usize, PLANES, sealed) as u64;
+        let fits = Codec::Rht.coordinates_per_packet(mtu as usize, BIT_PLANES, sealed);
+        let row = Layout::new(1 << DEFAULT_ROW_LOG2, fits);
+        // A row's first packet is none of the shorter ones.
+        let coordinates = row.map_or(0, |row| row.packet_range(0).len() as u64);
         Self { coordinates, sealed, ip6 }
     }
 
     /// Frame bytes with everything.
     pub fn full_frame(self) -> u64 {
-        TrimSize::Planes(PLANES).bytes(self)
+        TrimSize::Planes(BIT_PLANES).bytes(self)
     }
 }
 
@@ -270,9 +273,9 @@ impl TrimSize {
         };
         if matches!(unit, "plane" | "planes") {
             return match number.times(1).and_then(|planes| u8::try_from(planes).ok()) {
-                Some(planes) if (1..=PLANES).contains(&planes) => Ok(Self::Planes(planes)),
+                Some(planes) if (1..=BIT_PLANES).contains(&planes) => Ok(Self::Planes(planes)),
                 _ => Err(format!(
-                    "'{text}': a packet has 1 to {PLANES} planes (8 bit-planes, then 2 byte-planes)"
+                    "'{text}': trim sizes in planes are 1 to {BIT_PLANES} of the bit-planes that a packet begins with"
                 )),
             };
         }
@@ -289,7 +292,7 @@ impl TrimSize {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Planes(planes) => {
-                let tagged = Codec::Rht.tagged_planes(0, PLANES);
+                let tagged = Codec::Rht.tagged_planes(0, BIT_PLANES);
                 let tags = tagged.planes().iter().filter(|tagged| packet.sealed && **tagged < planes).count();
                 head(packet.ip6) + (plane_offset(planes, packet.coordinates as usize) + TAG_LEN * tags) as u64
             }
@@ -381,7 +384,6 @@ pub(crate) fn exact_rate(bps: u64) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 
     use super::*;
 
@@ -419,7 +421,7 @@ mod tests {
         );
         assert_eq!(
             TrimSize::parse("11 planes").unwrap_err(),
-            "'11 planes': a packet has 1 to 10 planes (8 bit-planes, then 2 byte-planes)"
+            "'11 planes': trim sizes in planes are 1 to 8 of the bit-planes that a packet begins with"
         );
         for bad in [
             "",
@@ -460,36 +462,38 @@ mod tests {
     #[test]
     fn planes_are_the_wire_formats_frame_sizes() {
         let packet = DataPacket::new(1500, false, false);
-        assert_eq!(packet.coordinates, DEFAULT_COORDINATES_PER_PACKET as u64);
-        let sizes = [1, 2, 4, 8, 9, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
-        assert_eq!(sizes, [118, 174, 286, 510, 958, 1406]);
-        assert_eq!(packet.full_frame(), 1406);
-        // 48 bytes of IPv6 and UDP, 20 of the head, 3 per coordinate; beyond 14 blocks 2 of zeros'
-        // mask.
+        // 128 blocks of a row in three packets, the mask of whose 43 blocks takes six bytes.
+        assert_eq!(packet.coordinates, 43 * 32);
+        let sizes = [1, 2, 4, 8].map(|planes| TrimSize::Planes(planes).bytes(packet));
+        assert_eq!(sizes, [172, 344, 688, 1376].map(|planes| 42 + 20 + 6 + planes));
+        assert_eq!(packet.full_frame(), 1444);
+        // 48 bytes of IPv6 and UDP, 20 of the head, 6 of the mask, one a coordinate. Packets
+        // of a row are alike, and there is no longer one than a row.
         let coordinates = |mtu| DataPacket::new(mtu, false, false).coordinates;
-        assert_eq!([1411, 1412, 1509, 1510].map(coordinates), [416, 448, 448, 480]);
-        assert_eq!([163, 164].map(coordinates), [0, 32]);
+        assert_eq!([1449, 1450, 2123, 2124].map(coordinates), [1024, 1376, 1376, 2048]);
+        assert_eq!([99, 100, 9000].map(coordinates), [0, 32, 4096]);
     }
 
     #[test]
     fn a_plane_is_whole_over_ipv6_too_where_hosts_have_it() {
         let packet = DataPacket::new(1500, false, true);
-        let sizes = [1, 8, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
-        assert_eq!(sizes, [118 + 20, 510 + 20, 1406 + 20]);
+        let sizes = [1, 8].map(|planes| TrimSize::Planes(planes).bytes(packet));
+        assert_eq!(sizes, [240 + 20, 1444 + 20]);
     }
 
-    /// The wire format's sealed payloads (§12) behind 42 bytes, and what is left of a packet of all
-    /// planes between two tags.
+    /// The wire format's sealed payloads (§12) behind 42 bytes, and what is left of a packet between
+    /// its two tags.
     #[test]
     fn planes_of_sealed_packets_keep_the_tags_behind_them() {
         let packet = DataPacket::new(1500, true, false);
-        assert_eq!(packet.coordinates, 448);
-        let sizes = [1, 7, 8, 9, 10].map(|planes| TrimSize::Planes(planes).bytes(packet));
-        assert_eq!(sizes, [42 + 84, 42 + 84 + 6 * 56, 42 + 484, 42 + 484 + 448, 42 + 1388]);
-        assert_eq!(packet.full_frame(), 42 + 1388);
+        assert_eq!(packet.coordinates, 1376);
+        let sizes = [1, 7, 8].map(|planes| TrimSize::Planes(planes).bytes(packet));
+        let of = |planes: u64, tags: u64| 42 + 20 + 6 + 172 * planes + 8 * tags;
+        assert_eq!(sizes, [of(1, 1), of(7, 1), of(8, 2)]);
+        assert_eq!(packet.full_frame(), of(8, 2));
         assert_eq!(TrimSize::Bytes(300).bytes(packet), 300);
-        // Three tags more than unsealed packets have.
-        assert_eq!([1435, 1436].map(|mtu| DataPacket::new(mtu, true, false).coordinates), [416, 448]);
+        // Two tags more than unsealed packets have.
+        assert_eq!([1465, 1466].map(|mtu| DataPacket::new(mtu, true, false).coordinates), [1024, 1376]);
     }
 
     proptest! {
@@ -520,14 +524,18 @@ mod tests {
         }
 
         #[test]
-        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..PLANES, sealed: bool) {
+        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..BIT_PLANES, sealed: bool) {
             let packet = DataPacket::new(mtu, sealed, false);
             prop_assert!(TrimSize::Planes(planes).bytes(packet) <= TrimSize::Planes(planes + 1).bytes(packet));
             // An Ethernet header less, and an IPv6 header instead of an IPv4 one.
             let n = packet.coordinates;
             prop_assert!(n == 0 || packet.full_frame() - 14 + 20 <= mtu);
-            let longer = DataPacket { coordinates: n + 32, sealed, ip6: false };
-            prop_assert!(longer.full_frame() - 14 + 20 > mtu);
+            // A packet fewer a row would not fit.
+            let packets = if n == 0 { 1 } else { 4096_u64.div_ceil(n) };
+            if packets > 1 {
+                let longer = DataPacket { coordinates: 128_u64.div_ceil(packets - 1) * 32, ..packet };
+                prop_assert!(longer.full_frame() - 14 + 20 > mtu);
+            }
         }
     }
 }

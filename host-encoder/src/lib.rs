@@ -82,9 +82,9 @@ pub use rotate::Job;
 pub use simd::{Isa, UnavailableIsa};
 pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, HeaderMask, Kind,
-    Layout, LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach, StreamId, Tensor,
-    UnknownCodec,
+    BIT_PLANES, Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header,
+    HeaderMask, Kind, Layout, LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach,
+    StreamId, Tensor, UnknownCodec,
 };
 
 pub use half::{bf16, f16};

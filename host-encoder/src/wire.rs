@@ -15,7 +15,7 @@ pub mod seal;
 mod sizes;
 pub(crate) mod zeros;
 
-pub use codec::{Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
+pub use codec::{BIT_PLANES, Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
 pub use error::{PacketError, f32bits};
 pub(crate) use header::SIGMA_UNSENT;
 pub use header::{Header, NOT_FINITE, PacketView};

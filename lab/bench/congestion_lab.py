@@ -22,7 +22,7 @@ QUEUES = "queues: { control: { mark_at: 20KB, drop_at: 20KB } }"
 SHALLOW_AT = 25_000
 """B, from which on the policies trim or mark."""
 POLICIES = {
-    "trim": f"{{ mark_at: 25KB, shallow_at: 25KB, deep_at: 75KB, drop_at: 150KB, trim_limit: 125KB, shallow_size: 8 planes, deep_size: 1 plane, {QUEUES} }}",
+    "trim": f"{{ mark_at: 25KB, shallow_at: 25KB, deep_at: 75KB, drop_at: 150KB, trim_limit: 125KB, shallow_size: 3 planes, deep_size: 1 plane, {QUEUES} }}",
     "selective": f"{{ trim: off, selective_drop: on, mark_at: 25KB, shallow_at: 75KB, drop_at: 150KB, {QUEUES} }}",
     "marking": f"{{ trim: off, mark_at: 25KB, drop_at: 150KB, {QUEUES} }}",
     "drop-tail": f"{{ trim: off, mark_at: 150KB, drop_at: 150KB, {QUEUES} }}",

@@ -10,7 +10,7 @@ from trimwire_net.topologies import DEFAULT_BW
 # In bytes, because at tens of Mbit/s the microseconds of the defaults hold no packet, and the
 # control queue's 1 ms two or three. `drop_at` is below BMv2's 64 packets of 1,404 bytes.
 CONTROL = "queues: { control: { mark_at: 20KB, drop_at: 20KB } }"
-POLICY = ("{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, drop_at: 70KB, "
+POLICY = ("{ shallow_size: 3 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, drop_at: 70KB, "
           f"trim_limit: 400KB, {CONTROL} }}")
 
 

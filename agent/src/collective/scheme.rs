@@ -44,9 +44,7 @@ impl Scheme {
     ) -> Self {
         let (stream, sealer) = (endpoint.stream(), endpoint.sealer());
         let codec = codec(&options);
-        // With all planes, however few are sent: the planes that a fabric's file trims to are those
-        // of such packets, and of a packet that is trimmed inside its first plane nothing counts.
-        let fits = || codec.coordinates_per_packet(config.mtu, codec.planes(), sealer.is_some());
+        let fits = || codec.coordinates_per_packet(config.mtu, planes(&options), sealer.is_some());
         let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
         let coordinates_per_packet = chosen.unwrap_or_else(fits);
         let rank = endpoint.config().rank;

@@ -13,7 +13,7 @@ use trimwire_agent::collective::{
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::transfer::TransferError;
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Decoding, HEADER_LEN, PLANES, nmse};
+use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, HEADER_LEN, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -196,15 +196,45 @@ fn trims_cost_what_the_closed_form_says() {
 #[test]
 fn a_trim_to_one_plane_leaves_the_signs_however_few_planes_are_sent() {
     // Switches trim to sizes in bytes, which a fabric's file gives in planes of packets of the MTU
-    // with all ten.
-    for planes in [10, 9, 6, 1] {
-        let faults = Faults { trim: 1.0, trim_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
+    // with eight, of 1,376 coordinates.
+    let trim_to_at_least = Codec::Rht.packet_len(1, 1_376, false);
+    for planes in [10, 9, 8, 6, 1] {
+        let faults = Faults { trim: 1.0, trim_to_at_least, ..Faults::NONE };
         let reliability = Reliability::Bounded { loss: 0.0 };
         let mut job = Job::with_rows(13, 3, faults, 8, reliability, |options| {
             *options = Options { planes, ..Options::default() };
         });
         for outcome in job.reduce(0, &gradients(3, 40_000, 8)) {
             assert_eq!((outcome.stats.missing, outcome.stats.repaired), (0, 0), "{planes} planes");
+        }
+    }
+}
+
+/// Packets of nine planes have fewer coordinates than those of eight, these as many as those of
+/// three.
+#[test]
+fn ranks_that_send_other_numbers_of_planes_are_refused_or_have_their_sum() {
+    let gradients = gradients(2, 40_000, 3);
+    for replicas in [Replicas::Free, Replicas::Consistent] {
+        let run = |planes: [u8; 2]| {
+            let mut job = Job::with_rows(12, 2, Faults::NONE, 1, Reliability::Full, |_| ());
+            for (rank, gradient) in gradients.iter().enumerate() {
+                job.options = Options { planes: planes[rank], replicas, ..Options::default() };
+                job.start(rank, 4, gradient);
+            }
+            job.run(60 * SECOND)
+        };
+        let refused = run([9, 8]);
+        assert!(refused.len() == 2 && refused.iter().all(|(_, result)| result.is_err()), "{refused:?}");
+        let said = |(_, _, text): &(usize, Option<u16>, String)| {
+            text.contains("sends another message") && text.contains("how many planes they send")
+        };
+        assert!(failures(&refused).iter().any(said), "{refused:?}");
+        for (rank, result) in run([8, 3]) {
+            let sum = result.unwrap_or_else(|error| panic!("{replicas:?}, rank {rank}: {error}")).sum;
+            // Three planes' error is 0.037 of a gradient's energy, or of a sum's.
+            let error = nmse(&sum, &exact(&gradients));
+            assert!((1e-3..0.06).contains(&error), "{replicas:?}, rank {rank}: {error:e}");
         }
     }
 }

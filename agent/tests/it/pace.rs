@@ -6,11 +6,11 @@ use crate::network::{Faults, Random};
 use trimwire_agent::collective::{Collective, Memory, Options};
 use trimwire_agent::endpoint::Reliability;
 use trimwire_agent::pacing::Pace;
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, nmse};
+use trimwire_encoder::{Codec, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 const WORLD: u16 = 3;
-const LENGTH: usize = 400_000;
+const LENGTH: usize = 800_000;
 
 fn gradient(rank: usize) -> Vec<f32> {
     Random(rank as u64 + 1).gradient(LENGTH)
@@ -48,7 +48,11 @@ fn data_leaves_at_the_share_of_the_lines_rate_that_was_asked_for() {
 
 #[test]
 fn fewer_planes_at_their_share_of_the_rate_take_as_long_as_all() {
-    let length = |planes| Codec::Rht.packet_len(planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64 + 42.0;
+    // Bytes of a coordinate.
+    let length = |planes| {
+        let n = Codec::Rht.coordinates_per_packet(1_500, planes, false);
+        (Codec::Rht.packet_len(planes, n, false) as f64 + 42.0) / n as f64
+    };
     let (whole, _) = seconds(9, Pace::LINE);
     for planes in [1, 3, 6] {
         let share = length(planes) / length(9);

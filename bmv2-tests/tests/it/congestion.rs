@@ -24,7 +24,8 @@ const CLASS0_QUEUE: u8 = 5;
 const LIMIT: Duration = Duration::from_secs(40);
 const JUNK_EVERY: Duration = Duration::from_millis(10);
 
-const TRIM: &str = "{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
+/// Eight planes and one of packets of 448 coordinates, as ten planes have.
+const TRIM: &str = "{ shallow_size: 510B, deep_size: 118B, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
                     drop_at: 70KB, trim_limit: 400KB }";
 const DROP_TAIL: &str = "{ trim: off, mark_at: 40KB, drop_at: 40KB }";
 

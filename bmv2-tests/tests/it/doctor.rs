@@ -6,7 +6,7 @@ use std::time::Duration;
 use trimwire_bmv2_tests::{Kind, Network, Programs, exclusive};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const TRIM: &str = "{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
+const TRIM: &str = "{ shallow_size: 3 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
                     drop_at: 70KB, trim_limit: 400KB }";
 const DROP_TAIL: &str = "{ trim: off, mark_at: 40KB, drop_at: 40KB }";
 

@@ -38,7 +38,7 @@ const TRIM_LIMIT: Threshold = Threshold::Time(100_000);
 /// the port).
 const TRIM_CAP: Option<u32> = Some(500_000);
 const WHOLE: u128 = 1_000_000;
-const SHALLOW_SIZE: TrimSize = TrimSize::Planes(8);
+const SHALLOW_SIZE: TrimSize = TrimSize::Planes(3);
 const DEEP_SIZE: TrimSize = TrimSize::Planes(1);
 
 /// Smallest frame that Ethernet carries, without FCS.
@@ -264,7 +264,9 @@ impl<'f> Resolver<'f> {
         let sizes = Sections(
             [port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect(),
         );
-        let shallow_size = self.size(sizes.first(|section| section.shallow_size.as_ref()), SHALLOW_SIZE);
+        // Of a trimmed sealed packet, planes between the first and the eighth are not believed.
+        let usual = if self.packet.sealed { DEEP_SIZE } else { SHALLOW_SIZE };
+        let shallow_size = self.size(sizes.first(|section| section.shallow_size.as_ref()), usual);
         let deep_size = self.size(sizes.first(|section| section.deep_size.as_ref()), DEEP_SIZE);
         let deep_size = self.check_sizes(&sizes, shallow_size, deep_size);
         let limit = all.first(|section| section.trim_limit.as_ref());
@@ -411,10 +413,13 @@ impl<'f> Resolver<'f> {
         shallow
     }
 
-    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 12:1 at
-    /// one plane.
+    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 6:1 at
+    /// one plane, and the default cap from 3:1 on, which ports of most switches can be sent. So
+    /// defaults are no doubt; sizes and caps with which heads fill their share sooner are.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>>) {
         let full = self.packet.full_frame().max(1);
+        let usual = u128::from(DEEP_SIZE.bytes(self.packet));
+        let usual_share = TRIM_CAP.map_or(WHOLE, u128::from);
         for (switch, ports) in policies {
             let all: u128 = ports.values().map(|port| u128::from(port.rate_bps)).sum();
             for (port, policy) in ports {
@@ -429,14 +434,19 @@ impl<'f> Resolver<'f> {
                 };
                 // What heads may take of the line: all of it, or up to the cap.
                 let share = policy.trim_cap.map_or(WHOLE, |cap| u128::from(cap.share));
-                if others * deep * WHOLE < u128::from(policy.rate_bps) * u128::from(full) * share {
+                let sooner = deep * usual_share > usual * share;
+                let fills_it =
+                    others * deep * WHOLE >= u128::from(policy.rate_bps) * u128::from(full) * share;
+                if !(sooner && fills_it) {
                     continue;
                 }
-                let located = [self.spec.ports.get(&(switch.clone(), *port)), Some(&self.spec.general)]
-                    .into_iter()
-                    .flatten()
-                    .find_map(|section| section.deep_size.as_ref());
-                let (line, path) = located.map_or((1, "policy.deep_size"), |l| (l.line, l.path.as_str()));
+                let sections = [self.spec.ports.get(&(switch.clone(), *port)), Some(&self.spec.general)];
+                let located = sections.into_iter().flatten().find_map(|section| {
+                    let size = section.deep_size.as_ref().map(|size| (size.line, size.path.as_str()));
+                    let cap = section.trim_cap.as_ref().map(|cap| (cap.line, cap.path.as_str()));
+                    if deep > usual { size } else { cap }
+                });
+                let (line, path) = located.unwrap_or((1, "policy.deep_size"));
                 let rate = policy.rate_bps;
                 let fills = full as f64 / deep as f64 * share as f64 / WHOLE as f64;
                 complain(&mut self.doubts, line, path, "heads", || {

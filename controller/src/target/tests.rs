@@ -81,7 +81,7 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
     let uneven = "policy: { queues: { class0: { deep_size: 1 plane }, class1: { deep_size: 2 planes } } }\n";
     let warnings = fabric("stratum-tofino", uneven).warnings.join("\n");
     assert!(
-        warnings.contains("all queues of a port trim to the same sizes: port 4 to 510 and 174 bytes"),
+        warnings.contains("all queues of a port trim to the same sizes: port 4 to 584 and 412 bytes"),
         "{warnings}"
     );
     let warnings = fabric("stratum-tofino2", POLICY).warnings.join("\n");
@@ -89,24 +89,24 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
         warnings.contains("Tofino 2 trims to multiples of 32 bytes: to 480 instead of 510"),
         "{warnings}"
     );
-    let sealed = "policy: { sealed: on, shallow_size: 8 planes }\n";
+    let sealed = "policy: { sealed: on, shallow_size: 3 planes }\n";
     let warnings = fabric("stratum-tofino2", sealed).warnings.join("\n");
     assert!(
-        warnings.contains("to 512 instead of 526; of a sealed packet that may trim off the tag"),
+        warnings.contains("to 576 instead of 592; of a sealed packet that may trim off the tag"),
         "{warnings}"
     );
     let warnings = fabric("bmv2", "policy: { drop_at: 200000B }\n").warnings.join("\n");
-    // 64 × 1406 bytes; 200,000 / 60 = 3333.3.
+    // 64 × 1444 bytes; 200,000 / 60 = 3333.3.
     assert!(
-        warnings.contains("64 packets (89984 bytes of full ones)")
+        warnings.contains("64 packets (92416 bytes of full ones)")
             && warnings.contains("set_queue_depth 3334"),
         "{warnings}"
     );
-    // 64 × 118 bytes; 20,000 / 118 = 169.5.
+    // 64 × 240 bytes; 20,000 / 240 = 83.3.
     let warnings = fabric("bmv2", "policy: { drop_at: 85000B, trim_limit: 20000B }\n").warnings.join("\n");
     assert!(
-        warnings.contains("(7552 bytes of the most deeply trimmed)")
-            && warnings.contains("set_queue_depth 170"),
+        warnings.contains("(15360 bytes of the most deeply trimmed)")
+            && warnings.contains("set_queue_depth 84"),
         "{warnings}"
     );
     assert_eq!(

@@ -175,7 +175,7 @@ fn the_example_of_sonic_leaves_is_exported_as_it_says() {
         let output = run(&["export", "sonic", file, "--switch", leaf, "--platform-ports", ports]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "1024");
+        assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "592");
         let names: Vec<&String> = json["PORT_QOS_MAP"].as_object().unwrap().keys().collect();
         assert_eq!(names, ["Ethernet0", "Ethernet16", "Ethernet24", "Ethernet8"]);
     }
@@ -187,7 +187,7 @@ fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
     let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", ports]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "530");
+    assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "604");
     assert_eq!(json["PORT_QOS_MAP"].as_object().unwrap().len(), 4);
     assert!(stderr(&output).contains("not expressed: policy.deep_at, deep_size"), "{}", stderr(&output));
 

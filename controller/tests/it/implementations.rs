@@ -265,7 +265,7 @@ fn a_congested_port_trims_where_the_file_says_and_show_counts_it() {
     // 20 µs at 10 Gbit/s are 25,000 bytes, which 18 frames reach. The first to leave for the line
     // waits no more: 19.
     assert_eq!(whole, 19, "{lengths:?}");
-    assert_eq!(whole + count(&lengths, 530), packets as usize, "{lengths:?}");
+    assert_eq!(whole + count(&lengths, 604), packets as usize, "{lengths:?}");
 
     let artifacts = Artifacts::embedded().unwrap();
     let shown = show_blocking(&fabric, &artifacts, &Options::default(), What::Counters).unwrap();

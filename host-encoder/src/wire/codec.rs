@@ -30,6 +30,8 @@ pub struct UnknownCodec(String);
 
 /// Most planes that a codec has.
 pub const MAX_PLANES: u8 = 10;
+/// Planes of one bit a coordinate, which come first.
+pub const BIT_PLANES: u8 = 8;
 /// Blocks of the longest packet whose header says which of them are zero.
 const HEADER_BLOCKS: usize = 14;
 /// Most coordinates of a packet: 255 blocks.
@@ -78,13 +80,15 @@ impl Codec {
         if element_bytes <= 2 && matches!(self, Self::Rht) { 9 } else { self.planes() }
     }
 
-    /// Most coordinates, a multiple of 32, of a packet that fits an MTU whole with its first
-    /// `planes` planes, be it over IPv4 or IPv6: fragments cannot be trimmed. `mtu` in bytes, IP
-    /// header included; `sealed` packets carry tags (docs/reference/wire-format.md §12). At most
-    /// 8,160; 0 where not even 32 fit.
+    /// Coordinates of a packet, a multiple of 32: as many as fit an MTU whole with `planes` planes,
+    /// be it over IPv4 or IPv6, as fragments cannot be trimmed. Fewer planes than [`BIT_PLANES`] take
+    /// the coordinates of as many: a fabric trims all packets to the same bytes, which then hold
+    /// signs of all of them. `mtu` in bytes, IP header included; `sealed` packets carry tags
+    /// (docs/reference/wire-format.md §12). At most 8,160; 0 where not even 32 fit.
     pub const fn coordinates_per_packet(self, mtu: usize, planes: u8, sealed: bool) -> usize {
         /// Of IPv6 and UDP; IPv4's are shorter.
         const HEADERS: usize = 40 + 8;
+        let planes = if planes > BIT_PLANES { planes } else { BIT_PLANES };
         let mut n = 0;
         while n < MAX_COORDINATES {
             if HEADERS + self.packet_len(planes, n + BLOCK, sealed) > mtu {

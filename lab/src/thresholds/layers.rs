@@ -59,7 +59,7 @@ pub struct Layers {
     #[serde(default = "one")]
     pub burst: u64,
     /// What is left of a packet.
-    #[serde(default = "eight_planes", deserialize_with = "size")]
+    #[serde(default = "three_planes", deserialize_with = "size")]
     pub shallow_size: TrimSize,
     /// The same.
     #[serde(default = "one_plane", deserialize_with = "size")]
@@ -247,8 +247,8 @@ fn one_plane() -> TrimSize {
     TrimSize::Planes(1)
 }
 
-fn eight_planes() -> TrimSize {
-    TrimSize::Planes(8)
+fn three_planes() -> TrimSize {
+    TrimSize::Planes(3)
 }
 
 fn rule() -> Rule {

@@ -179,7 +179,7 @@ fn thresholds_print_a_report_and_the_policy_that_it_comes_to() {
     let output = run(&["thresholds", &layers]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
-    for words in ["Poisson", "by buffer", "times less", "\npolicy:\n  shallow_size: 510B\n"] {
+    for words in ["Poisson", "by buffer", "times less", "\npolicy:\n  shallow_size: 584B\n"] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let (_, curve) = text.split_once("The same by buffer").unwrap();

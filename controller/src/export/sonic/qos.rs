@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::notes::Fidelity;
 use super::{Asic, Writer};
 use crate::model::Overload;
-use crate::units::{self, NEVER};
+use crate::units::{self, NEVER, TrimSize};
 
 /// Name of our maps.
 pub(super) const MAP: &str = "TRIMWIRE";
@@ -131,6 +131,13 @@ impl Writer<'_> {
             fidelity = fidelity.min(Fidelity::Near);
             why = format!(
                 "{why}; one size for the whole switch, the least of those in the file (up to {most})"
+            );
+        }
+        let signs = TrimSize::Planes(1).bytes(fabric.data_packet());
+        if u64::from(size) < signs {
+            fidelity = fidelity.min(Fidelity::Near);
+            why = format!(
+                "{why}. Signs of packets of eight planes take {signs} bytes, so part of them is lost: send nine planes, or packets of fewer coordinates"
             );
         }
         self.note(fidelity, "policy.shallow_size", "SWITCH_TRIMMING.size", why);

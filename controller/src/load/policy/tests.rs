@@ -155,16 +155,29 @@ fn best_effort_is_not_dropped_selectively_and_control_has_its_own_limits() {
 
 #[test]
 fn heads_that_can_fill_a_port_are_warned_of() {
-    // 10 Gbit/s can come for the 1 Gbit/s port; from 1406 to 510 bytes is 2.8:1.
-    let fabric = fabric("policy:\n  deep_size: 8 planes\n");
+    // 10 Gbit/s can come for the 1 Gbit/s port; from 1444 to 584 bytes is 2.5:1.
+    let fabric = fabric("policy:\n  deep_size: 3 planes\n");
     assert_eq!(
         fabric.warnings,
         [
             "f.yaml:11: policy.deep_size: trimmed packets alone can fill s1:2: if all other ports of s1 send to it, the overload is \
-             10.0:1, and frames trimmed from 1406 to 510 bytes fill the 50% of the link that trim_cap leaves them from 1.4:1 on; \
+             10.0:1, and frames trimmed from 1444 to 584 bytes fill the 50% of the link that trim_cap leaves them from 1.2:1 on; \
              trimmed packets beyond are dropped"
         ]
     );
+    let warnings = |policy: &str| super::tests::fabric(policy).warnings;
+    let [capped] = warnings("policy:\n  trim_cap: 40%\n").try_into().unwrap();
+    assert!(
+        capped.starts_with("f.yaml:11: policy.trim_cap: trimmed packets alone can fill s1:2")
+            && capped.contains(
+                "from 1444 to 240 bytes fill the 40% of the link that trim_cap leaves them from 2.4:1 on"
+            ),
+        "{capped}"
+    );
+    // The defaults have their limit, too, and so have settings with which heads fit as well.
+    for policy in ["", "policy: { deep_size: 2 planes, trim_cap: 100% }"] {
+        assert_eq!(warnings(policy), [""; 0], "{policy}");
+    }
 }
 
 #[test]
@@ -204,9 +217,10 @@ fn sizes_in_planes_keep_the_tags_of_sealed_packets() {
         let [_, important] = fabric.policies["s1"][&1].queues[&5];
         (important.shallow_size, important.deep_size)
     };
-    assert_eq!(sizes("policy: { sealed: off }"), (510, 118));
-    assert_eq!(sizes("policy: { sealed: on }"), (526, 126));
-    assert_eq!(sizes("policy: { sealed: true, shallow_size: 4 planes, deep_size: 118B }"), (294, 118));
+    assert_eq!(sizes("policy: { sealed: off }"), (584, 240));
+    assert_eq!(sizes("policy: { sealed: on }"), (248, 248));
+    assert_eq!(sizes("policy: { sealed: on, shallow_size: 3 planes }"), (592, 248));
+    assert_eq!(sizes("policy: { sealed: true, shallow_size: 8 planes, deep_size: 118B }"), (1460, 118));
 }
 
 #[test]
@@ -218,7 +232,7 @@ fn trimmed_packets_get_half_the_line_unless_the_file_says_otherwise() {
     let general = cap("policy: { trim_cap: 12.5%, trim_limit: 8us }", 1).unwrap();
     assert_eq!((general.rate_bps, general.burst), (1_250_000_000, 10_000));
     // The burst lets at least one packet through, however short the queue.
-    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1406);
+    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1444);
     let ports = "policy: { trim_cap: 100%, ports: { \"s1:2\": { trim_cap: never } } }";
     assert_eq!((cap(ports, 1).map(|cap| cap.share), cap(ports, 2)), (Some(1_000_000), None));
     assert_eq!(cap("policy: { trim: off }", 1), None);
@@ -277,7 +291,7 @@ fn times_that_come_to_less_than_half_a_packet_are_warned_of() {
     assert!(
         warnings
             .iter()
-            .any(|line| line.contains("mark_at comes to 12 bytes") && line.contains("half a packet of 1406")),
+            .any(|line| line.contains("mark_at comes to 12 bytes") && line.contains("half a packet of 1444")),
         "{warnings:#?}"
     );
     assert!(!fabric("").warnings.iter().any(|line| line.contains("half a packet")));

@@ -2,8 +2,8 @@
 //! Tofino 1's policy against a model of RFC 2698's meters, token by token: the configuration that
 //! the controller writes, and a port behind it. The table of docs/how-to/tofino.md is its result.
 //!
-//! The port's line is shared by the trim queue, first and capped at half, and the classes in strict
-//! order. A class that is full deflects: the packet is trimmed deep, and joins the trim queue. What
+//! The port's line is shared by the trim queue, first and capped at three quarters, and the classes
+//! in strict order. A class that is full deflects: the packet is trimmed deep, and joins the trim queue. What
 //! the model has not: the chip's own rounding of rates, meters of several pipes, the time of
 //! mirroring and recirculation, and senders that give way.
 
@@ -81,7 +81,7 @@ struct Port {
 }
 
 fn port() -> Port {
-    let fabric = fabric("stratum-tofino", "");
+    let fabric = fabric("stratum-tofino", "policy: { trim_cap: 75% }\n");
     let ports = fabric.switches["s1"].target.convert(&fabric.policies["s1"], &fabric.queues);
     let p4info = include_bytes!("../../../../p4/build/tofino/trimwire.p4info.txtpb");
     let artifacts = Artifacts::unchecked(P4Info::from_bytes(p4info).unwrap());

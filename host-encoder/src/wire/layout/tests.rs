@@ -119,7 +119,7 @@ fn no_message_beyond_4096_coordinates_costs_a_tenth_more_than_a_long_one() {
         let layout = Layout::new(n, Codec::Rht.coordinates_per_packet(1500, planes, false)).unwrap();
         layout.message_len(Codec::Rht, planes, false) as f64 / n as f64
     };
-    for planes in [9, 10] {
+    for planes in [8, 9, 10] {
         let asymptote = bytes(1 << 24, planes);
         let mut worst = (0.0, 0);
         // Every length up to 2^17, where rows of every length are among the tails; beyond, prime
@@ -131,6 +131,26 @@ fn no_message_beyond_4096_coordinates_costs_a_tenth_more_than_a_long_one() {
             }
         }
         assert!(worst.0 < 1.1, "{planes} planes: {} × at {} coordinates", worst.0, worst.1);
+    }
+}
+
+/// A row's packets are alike, so none has more than [`Codec::coordinates_per_packet`] and some have
+/// fewer; that costs headers, not padding.
+#[test]
+fn full_rows_cost_less_than_two_percent_more_than_packets_that_fill_the_mtu() {
+    const HEADERS: usize = 42;
+    const ROW: usize = 1 << 12;
+    let kinds = [8, 9, 10].into_iter().flat_map(|planes| [(planes, false), (planes, true)]);
+    for (planes, sealed) in kinds {
+        for mtu in 576..=9_216 {
+            let fits = Codec::Rht.coordinates_per_packet(mtu, planes, sealed);
+            let layout = Layout::new(ROW, fits).unwrap();
+            let frames = layout.packets() * HEADERS + layout.message_len(Codec::Rht, planes, sealed);
+            let full = HEADERS + Codec::Rht.packet_len(planes, fits, sealed);
+            let cost = frames as f64 / ROW as f64 / (full as f64 / fits as f64);
+            assert!(cost < 1.02, "MTU {mtu}, {planes} planes, sealed {sealed}: {cost}");
+            assert_eq!(layout.padded_coordinates(), ROW);
+        }
     }
 }
 

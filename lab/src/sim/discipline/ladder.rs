@@ -35,9 +35,9 @@ pub struct Rungs {
 }
 
 impl Rungs {
-    /// The fabric file's default policy (docs/reference/fabric-file.md) on a port of `rate_bps`,
-    /// for whole packets of so much payload: the first of two thresholds is for less important
-    /// packets.
+    /// The fabric file's default thresholds (docs/reference/fabric-file.md) on a port of `rate_bps`,
+    /// for whole packets of ten planes and so much payload, trimmed to eight planes and to one: the
+    /// first of two thresholds is for less important packets.
     pub fn defaults(rate_bps: u64, payload: u32) -> Self {
         let us = |time: u64| time * (rate_bps / 1_000_000) / 8;
         Self {

@@ -101,7 +101,7 @@ fn one() -> u64 {
     1
 }
 
-/// 448 coordinates: a frame of 1,406 bytes.
+/// 448 coordinates of ten planes: a frame of 1,406 bytes.
 fn payload() -> u32 {
     1_344
 }
