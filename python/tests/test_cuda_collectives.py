@@ -152,7 +152,7 @@ def expected(said: Transcript, nth: int, receiver: int, parts: list[np.ndarray],
 
     def of(fates: np.ndarray, length: int) -> float:
         row, shares = 1 << (length - 1).bit_length(), dict.fromkeys(range(10), 0.0)
-        assert len(fates) == -(-row // 448), "one row"
+        assert len(fates) == -(-row // 704), "one row"
         # Packets of a row are of one length but for the last, in words of 32 bits.
         coordinates = -(-row // len(fates) // 32) * 32
         for packet, fate in enumerate(fates.tolist()):
@@ -178,7 +178,7 @@ def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_on
     # Shards of 2,048: one row each.
     world, length, record = 3, 6_144, str(tmp_path / "run")
     # Two planes are left of a bare packet; of a sealed one, which has tags behind planes 0 and 7, one.
-    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 56, "lost": 0.08}, seal_key=key, loss=0.2, record=record) as groups:
+    with group_of(world, {"cut": 0.3, "left": 23 + 2 * 88, "lost": 0.08}, seal_key=key, loss=0.2, record=record) as groups:
         tensors = [part(rank, length) for rank in range(world)]
         works = [group.on_gpu().all_reduce(tensor, consistent=True) for group, tensor in zip(groups, tensors, strict=True)]
         both(works)
