@@ -5,7 +5,8 @@
 Ranks are processes of this machine, over its loopback interface or another one (--interface). With --link each rank lives in a
 network namespace of its own, on a veth pair, and sends at no more than that rate (needs root and iproute2). Prints medians and
 99th percentiles over the iterations of all rounds, and ratios to plain DDP over Gloo. With --per-host N ranks share a namespace,
-as they share a host; a column then says how many bytes the first host sent an iteration.
+as they share a host; a column then says how many bytes the first host sent an iteration. Below each way: milliseconds of a processor an iteration,
+by rank 0's threads, in the last round.
 
     python3 ddp_overhead.py --ranks 2 --width 2048 --layers 6
     sudo python3 ddp_overhead.py --ranks 4 --width 1000 --link 1gbit
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +35,15 @@ WARM_UP = 4
 def sent_by(interface: str) -> int:
     """Bytes that this host has sent."""
     return int(Path(f"/sys/class/net/{interface}/statistics/tx_bytes").read_text())
+
+
+def busy() -> Counter[str]:
+    """Milliseconds of a processor that this process's threads have taken, by their names."""
+    taken: Counter[str] = Counter()
+    for task in Path("/proc/self/task").iterdir():
+        name, numbers = (task / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        taken[name] += sum(map(int, numbers.split()[11:13])) * 1_000 // os.sysconf("SC_CLK_TCK")
+    return taken
 
 
 def rank(arguments: argparse.Namespace) -> None:
@@ -70,11 +81,11 @@ def rank(arguments: argparse.Namespace) -> None:
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=3)
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     x = torch.randn(arguments.batch, arguments.width)
-    times, sent = [], 0
+    times, sent, before = [], 0, busy()
     for iteration in range(arguments.iterations + WARM_UP):
         dist.barrier()
         if iteration == WARM_UP:
-            sent = sent_by(interface)
+            sent, before = sent_by(interface), busy()
         start = time.perf_counter()
         model.zero_grad()
         model(x).square().mean().backward()
@@ -82,7 +93,8 @@ def rank(arguments: argparse.Namespace) -> None:
             times.append(time.perf_counter() - start)
     dist.barrier()
     if dist.get_rank() == 0:
-        print(json.dumps({"times": times, "bytes": (sent_by(interface) - sent) / len(times)}))
+        taken = {name: milliseconds / len(times) for name, milliseconds in (busy() - before).items()}
+        print(json.dumps({"times": times, "bytes": (sent_by(interface) - sent) / len(times), "busy": taken}))
     dist.barrier()
     if hook is not None:
         hook.close()
@@ -124,6 +136,7 @@ def main() -> None:
     ways = arguments.ways or [way for way in WAYS if way != "two-levels" or arguments.per_host > 1]
     times: dict[str, list[float]] = {way: [] for way in ways}
     sent: dict[str, float] = {}
+    taken: dict[str, dict[str, float]] = {}
     with network(arguments) as (master, interface, before):
         for round_ in range(arguments.rounds):
             for nth, way in enumerate(ways):
@@ -149,7 +162,7 @@ def main() -> None:
                     sys.exit(f"{way}: a rank failed")
                 found = json.loads(said[0])
                 times[way] += found["times"]
-                sent[way] = found["bytes"]
+                sent[way], taken[way] = found["bytes"], found["busy"]
     plain = statistics.median(times[ways[0]])
     coordinates = arguments.layers * arguments.width * (arguments.width + 1)
     place = arguments.interface if arguments.link is None else arguments.link
@@ -158,6 +171,7 @@ def main() -> None:
         median = statistics.median(times[way])
         worst = statistics.quantiles(times[way], n=100, method="inclusive")[-1]
         print(f"{way:10} {median * 1e3:8.1f} ms  p99 {worst * 1e3:8.1f} ms  {median / plain:5.2f} x {ways[0]}  {sent[way] / 1e6:8.2f} MB")
+        print("    ms of rank 0's processor: " + ", ".join(f"{name} {ms:.0f}" for name, ms in sorted(taken[way].items(), key=lambda one: -one[1]) if ms >= 0.5))
 
 
 if __name__ == "__main__":

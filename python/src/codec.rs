@@ -57,9 +57,8 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    fn layout(&self, length: usize, codec: Scheme) -> PyResult<Layout> {
-        // With all planes, however few are sent, as collectives have it.
-        let fits = codec.coordinates_per_packet(1_500, codec.planes(), false);
+    fn layout(&self, length: usize, codec: Scheme, sent: u8) -> PyResult<Layout> {
+        let fits = codec.coordinates_per_packet(1_500, sent, false);
         let layout = Layout::new(length, self.coordinates_per_packet.unwrap_or(fits)).map_err(invalid)?;
         layout.with_row_log2(self.row_log2).map_err(invalid)
     }
@@ -89,8 +88,8 @@ pub(crate) fn encode<'py>(
     let codec = codec(codec_name)?;
     let sent = planes(Scheme::Wire(codec), planes_sent, "planes")?;
     let envelope = agreement.envelope()?;
-    let encoder =
-        Encoder::new(agreement.layout(tensor.len(), Scheme::Wire(codec))?, agreement.job()).with_codec(codec);
+    let layout = agreement.layout(tensor.len(), Scheme::Wire(codec), sent)?;
+    let encoder = Encoder::new(layout, agreement.job()).with_codec(codec);
     let values = tensor.values()?;
     let message = py.detach(|| {
         let mut message = Message::default();
@@ -130,7 +129,7 @@ pub(crate) fn decode_into(
     let mut out = Tensor::import(out, "out")?;
     let codec = codec(codec_name)?;
     let sent = planes(Scheme::Wire(codec), planes_sent, "planes")?;
-    let layout = agreement.layout(out.len(), Scheme::Wire(codec))?;
+    let layout = agreement.layout(out.len(), Scheme::Wire(codec), sent)?;
     let (job, envelope, decoding) = (agreement.job(), agreement.envelope()?, decoding(decoding_name)?);
     let values = out.values_mut()?;
     py.detach(|| {
@@ -213,7 +212,7 @@ pub(crate) fn simulate_into(
         }
     }
     let simulation = Simulation {
-        layout: agreement.layout(tensor.len(), scheme)?,
+        layout: agreement.layout(tensor.len(), scheme, sent)?,
         scheme,
         job: agreement.job(),
         envelope: agreement.envelope()?,
@@ -338,11 +337,11 @@ impl Simulation {
     }
 }
 
-/// Bytes of a packet of so many planes of the default codec over those of its f32s.
+/// Coordinates of a packet of collectives, by the planes that are sent.
 #[pyfunction]
-pub(crate) fn packet_share(planes: u8) -> f64 {
-    let coordinates = trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
-    Codec::default().packet_len(planes, coordinates, false) as f64 / (4 * coordinates) as f64
+#[pyo3(signature = (planes, mtu=1_500, sealed=false))]
+pub(crate) fn coordinates_per_packet(planes: u8, mtu: usize, sealed: bool) -> usize {
+    Codec::default().coordinates_per_packet(mtu, planes, sealed)
 }
 
 /// The error to expect (docs/reference/wire-format.md §9), where shares of the packets keep so many

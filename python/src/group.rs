@@ -62,7 +62,9 @@ pub(crate) struct Group {
     recorded: Arc<Mutex<Option<Written>>>,
     /// For who codes rows elsewhere, once.
     rows: Mutex<Option<Rows>>,
-    coordinates_per_packet: usize,
+    /// Bytes of its packets, and whether they carry tags.
+    mtu: usize,
+    sealed: bool,
     place: Arc<Place>,
 }
 
@@ -162,10 +164,8 @@ impl Group {
         // Where ranks have not told each other theirs, others' interfaces may be Ethernet's: what
         // this one carries beyond that is not used.
         let apart = || communicator.mtu.min(socket.mtu.map_or(usize::MAX, usize::from));
-        communicator.mtu = options.mtu.map_or_else(apart, usize::from);
-        let codec = Codec::default();
-        let coordinates_per_packet =
-            codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.seal_key.is_some());
+        let mtu = options.mtu.map_or_else(apart, usize::from);
+        communicator.mtu = mtu;
         let place = Arc::new(Place::new(rank, world));
         let filter = Filter::new(writer, None);
         let communicator =
@@ -195,7 +195,8 @@ impl Group {
         let network = std::thread::Builder::new().name("trimwire-network".into());
         let network = network.spawn(move || run(driver, app, &ended)).map_err(failed)?;
         let threads = Mutex::new(Some(Threads { commands, network, notifiers }));
-        Ok(Self { threads, wake, totals, recorded, rows, coordinates_per_packet, place })
+        let sealed = options.seal_key.is_some();
+        Ok(Self { threads, wake, totals, recorded, rows, mtu, sealed, place })
     }
 
     #[getter]
@@ -208,10 +209,9 @@ impl Group {
         self.place.world()
     }
 
-    /// Coordinates of a packet, unless an operation says otherwise.
-    #[getter]
-    fn coordinates_per_packet(&self) -> usize {
-        self.coordinates_per_packet
+    /// Coordinates of a packet of an operation that sends so many planes.
+    fn coordinates_per_packet(&self, planes: u8) -> usize {
+        Codec::default().coordinates_per_packet(self.mtu, planes, self.sealed)
     }
 
     /// The sum over all ranks, for all; in place.

@@ -35,7 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(group::own_cores, module)?)?;
     module.add_function(wrap_pyfunction!(group::default_channels, module)?)?;
     module.add_function(wrap_pyfunction!(transcript::read_transcript, module)?)?;
-    module.add_function(wrap_pyfunction!(codec::packet_share, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::coordinates_per_packet, module)?)?;
     module.add_class::<adaptive::Adaptive>()?;
     module.add_class::<transcript::RankTranscript>()?;
     module.add_class::<outcome::Verdict>()?;

@@ -173,7 +173,7 @@ def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
         assert trimwire.nmse(out.cpu().numpy(), gradient) < 1e-12
 
 
-@pytest.mark.parametrize("per_packet", [448, 704])
+@pytest.mark.parametrize("per_packet", [448, 704, 1_408])
 def test_zero_blocks_are_zeros_of_trimmed_packets_and_add_nothing(per_packet: int) -> None:
     gradient = contents(5_000)["gaussian"]
     gradient[:1_024] = gradient[1_984:3_072] = -0.0

@@ -72,10 +72,13 @@ def on(group: trimwire.Group, gpu: bool) -> Any:
 def settled(group: trimwire.Group) -> Any:
     """Its collectives, when nothing is under way: who waits may hear of it first."""
     collectives, deadline = group.on_gpu(), time.monotonic() + 30
-    while collectives._running:
+    while True:
+        # A desk that is over is in neither for a moment, to who does not lock.
+        with collectives._lock:
+            if not collectives._running:
+                return collectives
         assert time.monotonic() < deadline, "something goes on"
         time.sleep(0.01)
-    return collectives
 
 
 @pytest.mark.parametrize("channels", [2, 3])
@@ -146,13 +149,13 @@ def test_ranks_on_the_host_understand_ranks_on_a_gpu() -> None:
             assert trimwire.nmse(whole.cpu().numpy(), exact(world) / world) < 1e-8
 
 
-def expected(said: Transcript, nth: int, receiver: int, parts: list[np.ndarray], consistent: bool) -> float:
+def expected(said: Transcript, nth: int, receiver: int, parts: list[np.ndarray], consistent: bool, per_packet: int) -> float:
     """The error to expect of a sum by what arrived of each packet, in whole planes."""
     world = len(parts)
 
     def of(fates: np.ndarray, length: int) -> float:
         row, shares = 1 << (length - 1).bit_length(), dict.fromkeys(range(10), 0.0)
-        assert len(fates) == -(-row // 448), "one row"
+        assert len(fates) == -(-row // per_packet), "one row"
         # Packets of a row are of one length but for the last, in words of 32 bits.
         coordinates = -(-row // len(fates) // 32) * 32
         for packet, fate in enumerate(fates.tolist()):
@@ -178,7 +181,7 @@ def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_on
     # Shards of 2,048: one row each.
     world, length, record = 3, 6_144, str(tmp_path / "run")
     # Two planes are left of a bare packet; of a sealed one, which has tags behind planes 0 and 7, one.
-    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 56, "lost": 0.08}, seal_key=key, loss=0.2, record=record) as groups:
+    with group_of(world, {"cut": 0.3, "left": 23 + 2 * 88, "lost": 0.08}, seal_key=key, loss=0.2, record=record) as groups:
         tensors = [part(rank, length) for rank in range(world)]
         works = [group.on_gpu().all_reduce(tensor, consistent=True) for group, tensor in zip(groups, tensors, strict=True)]
         both(works)
@@ -194,7 +197,7 @@ def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_on
     for nth, results in enumerate((tensors, free)):
         for receiver, tensor in enumerate(results):
             error = trimwire.nmse(tensor.cpu().numpy(), exact(world, length))
-            assert 0.5 < error / expected(said, nth, receiver, parts, nth == 0) < 2.0, (nth, receiver, error)
+            assert 0.5 < error / expected(said, nth, receiver, parts, nth == 0, 704 if key is None else 672) < 2.0, (nth, receiver, error)
 
 
 def test_what_has_to_arrive_whole_is_repaired_over_a_network_that_cuts() -> None:

@@ -20,6 +20,7 @@ from kernels import skip_unless_they_run
 skip_unless_they_run()
 
 from trimwire.cuda import __main__ as command
+from trimwire import _native
 from trimwire.cuda import _rows
 
 
@@ -36,8 +37,8 @@ COMPILED = """
     import sys
     from trimwire.cuda import __main__ as command
     from trimwire.cuda._compiled import Variant
-    few = [Variant(work, "float32", 448) for work in ("encode", "decode")]
-    command.variants_of = lambda dtypes, coordinates_per_packet: few
+    few = [Variant(work, "float32", 1_408) for work in ("encode", "decode")]
+    command.variants_of = lambda dtypes, sizes: few
     for _ in range(2):
         command.main(["warm", "--capability", "8.0", "--processes", "2"])
     for variant in few:
@@ -50,7 +51,7 @@ COMPILED = """
 
 def test_warm_fills_the_cache_and_compiled_encoders_fuse_no_product_with_a_sum_and_all_keep_subnormals() -> None:
     said = compiling(COMPILED).splitlines()
-    assert len(said) == 6 and said[3:5] == [f"8.0: {work}, float32, 448 coordinates a packet: there" for work in ("encode", "decode")]
+    assert len(said) == 6 and said[3:5] == [f"8.0: {work}, float32, 1408 coordinates a packet: there" for work in ("encode", "decode")]
     assert said[5].startswith("2 kernels in ") and ": 0 compiled in " in said[5] and said[5].endswith(", 2 were there")
 
 
@@ -91,7 +92,7 @@ LAUNCHED = """
     torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
 
     for dtype in ("float32", "bfloat16"):
-        for size in (448, 2_944):
+        for size in (448, 1_408):
             launches, kept = [], []
             # A bucket of rows of all lengths, one of a short row, and what a group that begins holds against the host's.
             for length in (100_000, 500):
@@ -104,17 +105,17 @@ LAUNCHED = """
                     launches += [encoder.run, decoder.run]
                     if kind == torch.float32:
                         launches.append(lambda decoder=decoder: decoder.run(accumulate=True))
-            check = Encoder([1 << 12], device="cpu", planes=10)
+            check = Encoder([1 << 12], device="cpu", planes=8)
             check.bind([torch.zeros(1 << 12)])
             launched = all_asked([*launches, check.run])
-            warmed = all_asked([lambda one=one: one.compiled(90) for one in _compiled.variants_of([dtype], size)])
+            warmed = all_asked([lambda one=one: one.compiled(90) for one in _compiled.variants_of([dtype], [size])])
             driver.set_active(here)
             print(dtype, size, len(launched), launched == warmed)
 """
 
 
 def test_what_is_warmed_is_what_ranks_ask_tritons_cache_for_and_nothing_else() -> None:
-    assert compiling(LAUNCHED).splitlines() == ["float32 448 3 True", "float32 2944 4 True", "bfloat16 448 5 True", "bfloat16 2944 6 True"]
+    assert compiling(LAUNCHED).splitlines() == ["float32 448 4 True", "float32 1408 3 True", "bfloat16 448 6 True", "bfloat16 1408 5 True"]
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -122,7 +123,13 @@ def test_what_is_warmed_is_what_ranks_ask_tritons_cache_for_and_nothing_else() -
 def test_packets_of_a_job_are_as_long_as_warm_takes_them(mtu: int, sealed: bool) -> None:
     with trimwire.Group("127.0.0.1", paths=1) as group:
         group.connect(0, [group.address], seed=5, mtu=mtu, seal_key=b"0123456789abcdef" if sealed else None)
-        assert group._native_group().coordinates_per_packet == _rows.coordinates_that_fit(mtu, sealed=sealed)
+        for planes in range(1, 11):
+            size = _native.coordinates_per_packet(planes, mtu, sealed)
+            assert group._native_group().coordinates_per_packet(planes) == size
+            # IPv6's and UDP's headers, and the tags behind the signs, the bit-planes and the end.
+            filled = max(planes, 8)
+            longest = [40 + 8 + _rows.packet_bytes(n, filled) + sealed * 8 * (2 + (filled > 8)) for n in (size, size + 32)]
+            assert longest[0] <= mtu < longest[1] or size == 8_160
 
 
 @pytest.mark.parametrize(
@@ -131,6 +138,7 @@ def test_packets_of_a_job_are_as_long_as_warm_takes_them(mtu: int, sealed: bool)
         ([], "COMMAND"),
         (["warn"], "choose from '?warm'?"),
         (["warm", "--dtype", "float64"], "float64.*choose from '?float32'?, '?float16'?, '?bfloat16'?"),
+        (["warm", "--planes", "11"], "--planes.*11"),
         (["warm", "--mtu", "100"], "--mtu: '100'; valid are 576 to 9216"),
         (["warm", "--capability", "sm_90"], "--capability: 'sm_90'; valid are 8.0 and later, as 9.0"),
         (["warm", "--capability", "7.5"], "--capability: '7.5'; valid are 8.0"),

@@ -199,7 +199,10 @@ def simulate(
 
 
 def expected_nmse(shares: dict[int, float], *, codec: str = "rht", decoding: str = "unbiased") -> float | None:
-    """The error to expect of a Gaussian tensor where `shares` of the packets keep so many planes (0: lost); None where no formula is known."""
+    """The error to expect of a Gaussian tensor where `shares` of the packets keep so many planes (0: lost); None where no formula is known.
+
+    Of rows of many packets. With three a row, as eight planes have them at an MTU of 1,500, lost packets cost 1.5 times as much, trimmed ones up to a tenth more.
+    """
     return _native.expected_nmse(list(shares.items()), codec, decoding)
 
 

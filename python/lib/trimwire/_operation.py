@@ -9,6 +9,8 @@ from typing import NamedTuple
 #: Planes that are sent unless the caller says otherwise: two bytes a coordinate. PyTorch's gradients have a default of their own
 #: (`trimwire.torch.Options`).
 DEFAULT_PLANES = 9
+#: Those of gradients in PyTorch; kernels are held against the host for these, and warmed for these.
+GRADIENT_PLANES = 8
 #: Bytes of an IP packet, as `Group.connect` takes them.
 MTU_LEAST, MTU_MOST = 576, 9_216
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 import triton
 
-from .._operation import MTU_LEAST, MTU_MOST
+from .._native import PLANES, coordinates_per_packet
+from .._operation import GRADIENT_PLANES, MTU_LEAST, MTU_MOST
 from ._compiled import Variant, variants_of
 from ._launch import interpreted
-from ._rows import coordinates_that_fit
 from ._values import KINDS
 
 _DTYPES = [str(dtype).removeprefix("torch.") for dtype in KINDS]
@@ -48,10 +48,11 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     warm = commands.add_parser(
         "warm",
         help="compile all kernels that a job needs into Triton's cache",
-        description="Compiles all kernels that a job's sums, shards and gathered tensors need into Triton's cache (TRITON_CACHE_DIR, ~/.triton/cache), for any lengths and planes. Needs no GPU.",
+        description="Compiles all kernels that a job's sums, shards and gathered tensors need into Triton's cache (TRITON_CACHE_DIR, ~/.triton/cache), for any lengths. Needs no GPU.",
     )
     warm.add_argument("--dtype", nargs="+", choices=_DTYPES, default=["float32"], help="of what is summed or gathered (float32)")
     warm.add_argument("--mtu", type=_mtu, default=1500, help=f"the job's, {MTU_LEAST} to {MTU_MOST} bytes (1500)")
+    warm.add_argument("--planes", type=int, nargs="+", choices=range(1, PLANES + 1), metavar="N", default=[GRADIENT_PLANES], help="that are sent, 1 to 10; up to eight share their kernels (8)")
     warm.add_argument("--sealed", action="store_true", help="packets are sealed (TRIMWIRE_SEAL_KEY)")
     warm.add_argument("--capability", type=_capability, help="compute capability, as 9.0 (that of each GPU here)")
     warm.add_argument("--processes", type=_processes, default=len(os.sched_getaffinity(0)), help="that compile at a time (one a processor)")
@@ -86,7 +87,8 @@ def _warmed(work: tuple[int, Variant]) -> tuple[float, bool]:
 def main(given: list[str] | None = None) -> None:
     arguments = _arguments(given)
     began = time.monotonic()
-    variants = variants_of(arguments.dtype, coordinates_that_fit(arguments.mtu, sealed=arguments.sealed))
+    sizes = {coordinates_per_packet(planes, arguments.mtu, arguments.sealed) for planes in arguments.planes}
+    variants = variants_of(arguments.dtype, sizes)
     work = [(capability, variant) for capability in arguments.capabilities for variant in variants]
     there = 0
     say = partial(print, flush=True)

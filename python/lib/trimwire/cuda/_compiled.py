@@ -12,10 +12,11 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
+from .._native import coordinates_per_packet
+from .._operation import GRADIENT_PLANES
 from ._decode import DECODINGS, decode_rows
 from ._encode import encode_rows
 from ._launch import constants_of
-from ._rows import coordinates_that_fit
 
 #: What is given to kernels; tables of f32 and scratch apart.
 _TYPES = {
@@ -59,13 +60,13 @@ class Variant:
         return kernel.warmup(*given, grid=(1,), **constants)
 
 
-def variants_of(dtypes: Iterable[str], coordinates_per_packet: int) -> list[Variant]:
-    """All that sums, shards and gathered tensors of these types need, whatever their lengths and planes."""
+def variants_of(dtypes: Iterable[str], sizes: Iterable[int]) -> list[Variant]:
+    """All that sums, shards and gathered tensors of these types need in packets of these many coordinates, whatever their lengths."""
     found = set()
     for dtype in dtypes:
         # Parts and sums of a shard leave as packets; what is added up is f32, whatever the type.
         works = [("encode", dtype), ("decode", dtype), ("encode", "float32"), ("decode", "float32"), ("add", "float32")]
-        found |= {Variant(work, kind, coordinates_per_packet) for work, kind in works}
+        found |= {Variant(work, kind, size) for work, kind in works for size in sizes}
     # A group that begins holds packets of this one against the host's.
-    found.add(Variant("encode", "float32", coordinates_that_fit()))
+    found.add(Variant("encode", "float32", coordinates_per_packet(GRADIENT_PLANES)))
     return sorted(found)

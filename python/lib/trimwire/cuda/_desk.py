@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,7 +38,8 @@ class Ranks:
     world: int
     seed: int
     job: int
-    coordinates_per_packet: int
+    #: Of an operation's planes.
+    coordinates_per_packet: Callable[[int], int]
     #: Each has messages of its own.
     channels: int
 
@@ -174,7 +175,7 @@ class Desk:
             "device": self.shape.device,
             "planes": self.shape.planes,
             "layer_classes": [self.shape.layer_class],
-            "coordinates_per_packet": self.ranks.coordinates_per_packet,
+            "coordinates_per_packet": self.ranks.coordinates_per_packet(self.shape.planes),
             "scratch": self.scratch,
         }
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import _native
+
 HEADER_BYTES = 20
 PLANES = 10
 #: The longest row: what one program of a kernel holds, 64 coordinates a thread of two warps.
@@ -14,10 +16,6 @@ _LEAST_ROW_LOG2 = 5
 _MOST_PACKETS = 1 << 24
 #: Blocks of a packet whose mask of zero blocks its header has room for.
 MASK_IN_HEADER = 14
-#: IPv6's, UDP's and our own header.
-_HEADERS = 40 + 8 + HEADER_BYTES
-#: Of a sealed packet of all planes: behind the signs, the bit planes and the end.
-_TAGS = 3 * 8
 _MOST_COORDINATES = 8160
 
 
@@ -31,12 +29,6 @@ def packet_bytes(coordinates: int, planes: int) -> int:
     blocks = coordinates // 32
     mask = -(-blocks // 8) if blocks > MASK_IN_HEADER else 0
     return HEADER_BYTES + mask + coordinates // 8 * bits_of(planes)
-
-
-def coordinates_that_fit(mtu: int = 1500, *, sealed: bool = False) -> int:
-    """P for an MTU in bytes, with all planes, however few are sent."""
-    room = mtu - _HEADERS + HEADER_BYTES - (_TAGS if sealed else 0)
-    return max(n for n in range(32, _MOST_COORDINATES + 1, 32) if n == 32 or packet_bytes(n, PLANES) <= room)
 
 
 def row_lengths(coordinates: int, row_log2: int) -> list[tuple[int, int]]:
@@ -139,7 +131,7 @@ def layout_of(
     classes = [0] * len(lengths) if layer_classes is None else list(layer_classes)
     if len(classes) != len(lengths):
         raise ValueError(f"layer_classes: {len(classes)} of them for {len(lengths)} tensors")
-    per_packet = coordinates_that_fit() if coordinates_per_packet is None else coordinates_per_packet
+    per_packet = _native.coordinates_per_packet(max(choice)) if coordinates_per_packet is None else coordinates_per_packet
     if per_packet % 32 or not 32 <= per_packet <= _MOST_COORDINATES:
         raise ValueError(f"coordinates_per_packet: {per_packet}; valid are multiples of 32 from 32 to {_MOST_COORDINATES}")
     if not _LEAST_ROW_LOG2 <= row_log2 <= MOST_ROW_LOG2:

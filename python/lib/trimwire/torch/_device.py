@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _native, encode
+from .. import encode
 from .._group import Group
+from .._operation import GRADIENT_PLANES
 
 if TYPE_CHECKING:
     from ..cuda import Collectives
@@ -53,18 +54,18 @@ def _card() -> str:
 
 @cache
 def _fault(device: str) -> str | None:
-    """What is wrong with the kernels on this machine: the packets of a row are held against the host's. Once a process; at an MTU of 1500 a job has such rows and packets, so that nothing is compiled for this alone."""
+    """What is wrong with the kernels on this machine: the packets of a row are held against the host's. Once a process; at an MTU of 1500 a job of default planes has such rows and packets, so that nothing is compiled for this alone."""
     from ..cuda import Encoder
 
     values = torch.randn(1 << (6 if device == "cpu" else 12), generator=torch.Generator().manual_seed(1))
     try:
-        encoder = Encoder([values.numel()], device=device, planes=_native.PLANES)
+        encoder = Encoder([values.numel()], device=device, planes=GRADIENT_PLANES)
         encoder.encode([values.to(device)], seed=1)
         packets = encoder.to_bytes()
     # Out of shared memory, say, which a card of another kind has more of; Triton's errors have no other base in common.
     except Exception as error:
         return f"the kernels do not run ({type(error).__name__}: {error})"
-    if packets != list(encode(values.numpy(), planes=_native.PLANES, seed=1)):
+    if packets != list(encode(values.numpy(), planes=GRADIENT_PLANES, seed=1)):
         return "the kernels give other packets than the host does for the same values; please report the card and its driver"
     return None
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch.distributed as dist
 
 from .._native import PLANES
+from .._operation import GRADIENT_PLANES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -100,7 +101,7 @@ class Options:
     #: 'exact': every bit of every result is right. 'lossy': sums and means of float32, float16 and bfloat16 tensors of `smallest` elements and more may be trimmed.
     gradients: str = "exact"
     #: Planes sent of each coordinate that may be trimmed, 1 to 10; eight are one byte, nine two.
-    planes: int = 8
+    planes: int = GRADIENT_PLANES
     #: Sums of fewer elements are exact, whatever `gradients` says: losses, norms and counters. So are the hook's gradients of tensors of one dimension that have fewer.
     smallest: int = 16_384
     #: Every rank decodes at the precision of the one that got least, so that replicas keep the same bits. Without it replicas drift apart where packets are trimmed.
