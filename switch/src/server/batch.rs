@@ -43,6 +43,26 @@ pub(super) fn all_or_none(
     vec![status::ok(); updates.len()]
 }
 
+/// Updates, cells, replicas, members and shares of weight that a client without a lane may have
+/// written without a packet in between.
+const MOST_PARTS: u64 = 1_024;
+
+/// Whether a Write may be all or none for a client without a lane: packets wait meanwhile.
+pub(super) fn is_small(target: &Target<'_>, updates: &[v1::Update]) -> Result<(), Refusal> {
+    let entities = updates.iter().filter_map(|update| update.entity.as_ref()?.entity.as_ref());
+    let parts: u64 = entities.map(|entity| target.weight(entity)).sum();
+    if parts <= MOST_PARTS {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::ResourceExhausted,
+        format!(
+            "an atomic Write of {parts} updates, cells, replicas and members; only a primary or a named controller may \
+             write more than {MOST_PARTS} at once; CONTINUE_ON_ERROR has no such limit"
+        ),
+    ))
+}
+
 fn apply(target: &mut Target<'_>, access: &Access, update: &v1::Update) -> Result<(), Refusal> {
     let update = check_update(update, target.index)?;
     let Some(entity) = update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) else {

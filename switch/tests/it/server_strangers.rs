@@ -52,6 +52,7 @@ fn stranger(name: &'static str, act: fn(Arc<Victim>) -> Acting) -> Stranger {
 #[rustfmt::skip]
 fn strangers() -> Vec<Stranger> {
     vec![
+        stranger("nobody", |_| Box::pin(moment())),
         stranger("200 connections that say nothing", |victim| Box::pin(sockets(victim, 200, Vec::new()))),
         stranger("200 idle connections", |victim| Box::pin(sockets(victim, 200, preface()))),
         stranger("connections that come and go", |victim| Box::pin(churn(victim))),
@@ -75,6 +76,9 @@ fn strangers() -> Vec<Stranger> {
         stranger("10,000 types", |victim| Box::pin(push(victim, types, ""))),
         stranger("programs of headers without end", |victim| Box::pin(push(victim, || wide(1_000, 10_000), "metadata"))),
         stranger("multicast groups of 1,024", |victim| Box::pin(groups(victim))),
+        stranger("Reads of replicas that are not taken", |victim| Box::pin(replicas(victim))),
+        stranger("entries that time out together", |victim| Box::pin(idle(victim))),
+        stranger("Writes of all cells", |victim| Box::pin(cells(victim))),
         Stranger {
             name: "digests that nobody acknowledges",
             act: |victim| Box::pin(digests(victim)),
@@ -111,15 +115,23 @@ fn beside_all(all: impl IntoIterator<Item = Stranger>, time: Duration, traffic: 
         ip("link set lo up");
         veth_pairs(2);
     }
-    println!("| stranger | Writes | p50 ms | p99 ms | longest gap of frames ms | KiB over idle | CPU % |");
-    for stranger in all {
+    println!("| stranger | Writes | p50 ms | p99 ms | longest stay of a frame ms | KiB over idle | CPU % |");
+    let only = std::env::var("ONLY").unwrap_or_default(); // TEMP
+    for stranger in all.into_iter().filter(|stranger| stranger.name.contains(&only)) {
+        // TEMP
         beside(&stranger, time, traffic);
     }
 }
 
 fn beside(stranger: &Stranger, time: Duration, traffic: bool) {
     let Stranger { name, act, frame } = *stranger;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    // Strangers do their own work on machines of their own: it is not to keep the switch waiting.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .on_thread_start(step_back)
+        .enable_all()
+        .build()
+        .unwrap();
     let options: &[&str] = if traffic { &["-i", "0@s0", "-i", "1@s1"] } else { &[] };
     let victim = Arc::new(runtime.block_on(Victim::start(options)));
     let (stop, (ready, is_ready)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
@@ -152,9 +164,9 @@ fn beside(stranger: &Stranger, time: Duration, traffic: bool) {
         victim.processor_time().saturating_sub(began.1).as_secs_f64() / began.0.elapsed().as_secs_f64();
     stop.store(true, Ordering::SeqCst);
     let mut writes = honest.join().unwrap_or_else(|_| panic!("{name}: an honest controller goes on"));
-    let gap = traffic.map(Traffic::end).map(|(sent, received, gap)| {
+    let stay = traffic.map(Traffic::end).and_then(|(sent, received, stay)| {
         assert!(10 * received >= 9 * sent, "{name}: {received} of {sent} frames came out");
-        gap
+        stay
     });
     writes.sort_unstable();
     let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
@@ -164,18 +176,35 @@ fn beside(stranger: &Stranger, time: Duration, traffic: bool) {
         writes.len(),
         at(50),
         at(99),
-        gap.map_or("–".to_owned(), ms),
+        stay.map_or("–".to_owned(), ms),
         victim.over_idle(),
         100.0 * busy
     );
     victim.assert_over_idle(name, MOST_KIB);
 }
 
+/// Gives the calling thread the lowest priority.
+fn step_back() {
+    let Ok(thread) = std::fs::read_link("/proc/thread-self") else { return };
+    let Some(id) = thread.file_name() else { return };
+    // Where there is no such command, they are in the way a little.
+    let _ = std::process::Command::new("renice").args(["-n", "19", "-p"]).arg(id).output();
+}
+
+/// What the switch runs: the server's program, with room for entries.
+fn served() -> (P4Info, Vec<u8>) {
+    edited(|root| {
+        for table in root["pipelines"][0]["tables"].as_array_mut().unwrap() {
+            table["max_size"] = 8_192.into();
+        }
+    })
+}
+
 /// A controller with a stream writes 1 kB and reads, until it is to stop: how long Writes took.
 async fn honest(address: &str, stop: &AtomicBool, ready: &mpsc::Sender<()>) -> Vec<Duration> {
     let mut client = Client::connect(address).await.unwrap();
     client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
-    let (p4info, json) = program("server");
+    let (p4info, json) = served();
     let index = Index::new(&p4info).unwrap();
     client.set_pipeline(p4info, json, None, Action::VerifyAndCommit).await.unwrap();
     let entry = |key: u128| {
@@ -497,8 +526,67 @@ async fn groups(victim: Arc<Victim>) {
     for id in 1..=8 {
         let _ = client.write(vec![insert(group(id))], Atomicity::ContinueOnError).await;
     }
-    let changed = (1..=8).map(|id| modify(group(id))).collect();
-    let _ = client.write(changed, Atomicity::RollbackOnError).await;
+    let changed = || (1..=8).map(|id| modify(group(id))).collect();
+    client.write(changed(), Atomicity::ContinueOnError).await.unwrap();
+    // Packets would wait for all of it.
+    let refused = client.write(changed(), Atomicity::RollbackOnError).await.unwrap_err().to_string();
+    assert!(refused.contains("atomic"), "{refused}");
+}
+
+/// So many replicas as there may be, and Reads of all of them.
+async fn replicas(victim: Arc<Victim>) {
+    let Some(client) = invented(&victim).await else { return };
+    let group = |multicast_group_id: u32| {
+        let port = |instance| v1::Replica {
+            instance,
+            port_kind: Some(v1::replica::PortKind::Port(vec![3])),
+            ..Default::default()
+        };
+        let replicas = (0..1_024).map(port).collect();
+        let group = v1::MulticastGroupEntry { multicast_group_id, replicas, ..Default::default() };
+        insert(v1::PacketReplicationEngineEntry {
+            r#type: Some(v1::packet_replication_engine_entry::Type::MulticastGroupEntry(group)),
+        })
+    };
+    for first in (1..=250).step_by(25) {
+        let _ = client.write((first..first + 25).map(group).collect(), Atomicity::ContinueOnError).await;
+    }
+    let all = v1::packet_replication_engine_entry::Type::MulticastGroupEntry(Default::default());
+    let all: v1::Entity = v1::PacketReplicationEngineEntry { r#type: Some(all) }.into();
+    let request = v1::ReadRequest { device_id: DEVICE, entities: vec![all; 50], ..Default::default() };
+    loop {
+        unread(Arc::clone(&victim), READ, request.encode_to_vec()).await;
+    }
+}
+
+/// Entries that become idle all at once, again and again.
+async fn idle(victim: Arc<Victim>) {
+    let Some(client) = invented(&victim).await else { return };
+    let index = Index::new(&program("server").0).unwrap();
+    let entry = |key: u128| {
+        let entry = TableEntryBuilder::new(&index, "I.aging").exact("key", 1_000 + key);
+        let entry = entry.action("I.drop").build().unwrap();
+        insert(TableEntry { idle_timeout_ns: 1_000_000, ..entry })
+    };
+    loop {
+        let _ = client.write((0..4_096).map(entry).collect(), Atomicity::ContinueOnError).await;
+        moment().await;
+    }
+}
+
+/// Writes of all cells of all arrays.
+async fn cells(victim: Arc<Victim>) {
+    let Some(client) = invented(&victim).await else { return };
+    let p4info = program("server").0;
+    let data = Some(v1::CounterData { packet_count: 1, byte_count: 1 });
+    let all = p4info.counters.iter().map(|counter| {
+        let counter_id = counter.preamble.as_ref().unwrap().id;
+        modify(v1::CounterEntry { counter_id, index: None, data })
+    });
+    let updates: Vec<v1::Update> = all.cycle().take(10_000).collect();
+    loop {
+        client.write(updates.clone(), Atomicity::ContinueOnError).await.unwrap();
+    }
 }
 
 async fn digests(victim: Arc<Victim>) {
