@@ -157,6 +157,9 @@ fn with_many(count: u32, timeout_ns: u64) -> Pipeline {
     for table in json["pipelines"][0]["tables"].as_array_mut().unwrap() {
         table["max_size"] = count.into();
     }
+    let types = json["header_types"].as_array_mut().unwrap();
+    let fields = types.iter_mut().flat_map(|of| of["fields"].as_array_mut().unwrap());
+    fields.filter(|field| field[0] == "key").for_each(|field| field[1] = 32.into());
     let mut pipeline = Pipeline::load(&serde_json::to_vec(&json).unwrap()).unwrap();
     for number in 0..count {
         let action = ActionCall { action: "NoAction".into(), params: Vec::new() };

@@ -77,7 +77,6 @@ fn strangers() -> Vec<Stranger> {
         stranger("programs of headers without end", |victim| Box::pin(push(victim, || wide(1_000, 10_000), "metadata"))),
         stranger("multicast groups of 1,024", |victim| Box::pin(groups(victim))),
         stranger("Reads of replicas that are not taken", |victim| Box::pin(replicas(victim))),
-        stranger("entries that time out together", |victim| Box::pin(idle(victim))),
         stranger("Writes of all cells", |victim| Box::pin(cells(victim))),
         Stranger {
             name: "digests that nobody acknowledges",
@@ -191,20 +190,11 @@ fn step_back() {
     let _ = std::process::Command::new("renice").args(["-n", "19", "-p"]).arg(id).output();
 }
 
-/// What the switch runs: the server's program, with room for entries.
-fn served() -> (P4Info, Vec<u8>) {
-    edited(|root| {
-        for table in root["pipelines"][0]["tables"].as_array_mut().unwrap() {
-            table["max_size"] = 8_192.into();
-        }
-    })
-}
-
 /// A controller with a stream writes 1 kB and reads, until it is to stop: how long Writes took.
 async fn honest(address: &str, stop: &AtomicBool, ready: &mpsc::Sender<()>) -> Vec<Duration> {
     let mut client = Client::connect(address).await.unwrap();
     client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
-    let (p4info, json) = served();
+    let (p4info, json) = program("server");
     let index = Index::new(&p4info).unwrap();
     client.set_pipeline(p4info, json, None, Action::VerifyAndCommit).await.unwrap();
     let entry = |key: u128| {
@@ -559,21 +549,6 @@ async fn replicas(victim: Arc<Victim>) {
     }
 }
 
-/// Entries that become idle all at once, again and again.
-async fn idle(victim: Arc<Victim>) {
-    let Some(client) = invented(&victim).await else { return };
-    let index = Index::new(&program("server").0).unwrap();
-    let entry = |key: u128| {
-        let entry = TableEntryBuilder::new(&index, "I.aging").exact("key", 1_000 + key);
-        let entry = entry.action("I.drop").build().unwrap();
-        insert(TableEntry { idle_timeout_ns: 1_000_000, ..entry })
-    };
-    loop {
-        let _ = client.write((0..4_096).map(entry).collect(), Atomicity::ContinueOnError).await;
-        moment().await;
-    }
-}
-
 /// Writes of all cells of all arrays.
 async fn cells(victim: Arc<Victim>) {
     let Some(client) = invented(&victim).await else { return };
@@ -583,7 +558,7 @@ async fn cells(victim: Arc<Victim>) {
         let counter_id = counter.preamble.as_ref().unwrap().id;
         modify(v1::CounterEntry { counter_id, index: None, data })
     });
-    let updates: Vec<v1::Update> = all.cycle().take(10_000).collect();
+    let updates: Vec<v1::Update> = all.cycle().take(2_000).collect();
     loop {
         client.write(updates.clone(), Atomicity::ContinueOnError).await.unwrap();
     }
