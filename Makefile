@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo figures test test-rust test-lab test-python test-torch clippy ci test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release
+.PHONY: help demo figures test test-rust test-lab test-python test-torch clippy ci test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix wheel deb man book deny reference reference-check release
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -101,6 +101,9 @@ mininet-test: ## agents congest ports in Mininet (needs root and Debian's minine
 
 mininet-matrix: ## 2:1, 3:1 and 8:1 beside TCP, in a dumbbell and a leaf-spine (two minutes; needs iperf3, too; no part of test)
 	mininet/run.sh matrix
+
+wheel: ## a wheel for Python 3.10 and later and glibc 2.28 and later, in target/wheel (needs PyPI)
+	packaging/manylinux.sh target/wheel
 
 deb: ## Debian packages of trimwire, switch, controller and agent, with units, manual pages and completions, in target/debian (needs dpkg-deb)
 	packaging/deb.sh

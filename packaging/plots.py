@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +20,8 @@ FIGURES = ROOT / "docs/figures"
 # What a step of lab/examples/adaptive computes before it communicates.
 COMPUTE_MS = 0.5
 
-# The package's module alone: the package itself would have to be built.
-_spec = importlib.util.spec_from_file_location("trimwire_plot", ROOT / "python/lib/trimwire/_plot.py")
-assert _spec is not None and _spec.loader is not None
-plot = importlib.util.module_from_spec(_spec)
-sys.modules["trimwire_plot"] = plot
-_spec.loader.exec_module(plot)
+sys.path.insert(0, str(ROOT / "lab/experiments"))
+plot = importlib.import_module("plot")
 
 
 def read(name: str) -> list[dict[str, str]]:

@@ -60,6 +60,7 @@ INTERNAL = {
     "TRIMWIRE_K", "TRIMWIRE_RECORD_BMV2", "TRIMWIRE_REPOSITORY", "TRIMWIRE_REQUIRE_CLIENTS", "TRIMWIRE_REQUIRE_NETNS",
     "TRIMWIRE_REQUIRE_PYTHON", "TRIMWIRE_TEST_SEED", "TRIMWIRE_UPDATE_GOLDENS", "TRIMWIRE_VECTORS", "TRITON_INTERPRET", "OUT_DIR",
     "MAINPID", "OMP_NUM_THREADS", "TEMP_DIR", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_ID", "SLURM_GPUS_ON_NODE", "HOSTNAME",
+    "PYTORCH_PRINT_REPRO_ON_FAILURE",
 }  # fmt: skip
 READS = (
     re.compile(r"\benv::var(?:_os)?\(\s*\"([A-Z][A-Z0-9_]+)\""),
@@ -168,9 +169,8 @@ def anchor(name: str) -> str:
 def python_options() -> list[tuple[str, str]]:
     """Options of `trimwire.torch`, each of which has a variable, with their comments."""
     text = (ROOT / "python/lib/trimwire/torch/_options.py").read_text(encoding="utf-8")
-    body = text[text.index("class Options:") :]
-    body = body[: body.index("\n    def ")]
-    found = re.findall(r"((?:^    #: .*\n)+)^    (\w+): ", body, re.MULTILINE)
+    bodies = (text[text.index(f"class {name}:") :] for name in ("Options", "Network"))
+    found = [option for body in bodies for option in re.findall(r"((?:^    #: .*\n)+)^    (\w+): ", body[: body.index("\n    def ")], re.MULTILINE)]
     return [(f"TRIMWIRE_{name.upper()}", " ".join(re.findall(r"#: (.*)", comment))) for comment, name in found]
 
 

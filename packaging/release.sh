@@ -35,8 +35,6 @@ done
 
 cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-$PWD/target}
 out=$target/release-$version venv=$target/release-venv
-# Oldest C library that wheels ask for: RHEL 8, Debian 10, Ubuntu 20.04.
-wheel=manylinux_2_28 licences=python/lib/trimwire/LICENCES.txt
 git diff --quiet HEAD || { echo "something is uncommitted" >&2; exit 1; }
 timed "compiled P4" make p4-check
 timed "licences and advisories" make deny
@@ -44,16 +42,8 @@ timed "tests" make ci
 timed "crates, as published" "$cargo" publish --workspace --dry-run --locked
 timed "Debian packages" make deb
 python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet 'maturin>=1.9,<2' ziglang auditwheel twine
-# The wheel alone has the licences of what is linked into it.
-trap 'rm -f "$licences"' EXIT
-python3 packaging/licences.py trimwire-python >"$licences"
-# Zig's linker knows the symbols of older C libraries; maturin looks for it in the first Python of
-# PATH.
-PATH=$venv/bin:$PATH timed wheel maturin build --manifest-path python/Cargo.toml --release --locked --zig \
-  --compatibility "$wheel" --out "$out"
-rm "$licences"
-"$venv/bin/auditwheel" show "$out"/*.whl | tee /dev/stderr | grep -q "\"${wheel}_"
+"$venv/bin/pip" install --quiet 'maturin>=1.9,<2' twine
+timed wheel packaging/manylinux.sh "$out"
 timed "wheel on every Python that is here" packaging/wheel.sh "$out"
 "$venv/bin/maturin" sdist --manifest-path python/Cargo.toml --out "$out"
 "$venv/bin/twine" check --strict "$out"/*.whl "$out"/*.tar.gz

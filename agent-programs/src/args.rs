@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
-    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Receive, UdpConfig, UdpLink,
-    on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Receive, Shared, UdpConfig,
+    UdpLink, on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
@@ -279,7 +279,7 @@ impl LinkArgs {
             pacing: settings.pacing,
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
-        UdpLink::open_channels(&config, channels).map_err(failed)
+        UdpLink::open_channels(&config, channels, &Shared::default()).map_err(failed)
     }
 }
 

@@ -3,9 +3,10 @@
 
 mod summary;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::program::names;
 pub use crate::reconcile::ParameterChange;
@@ -232,12 +233,41 @@ impl fmt::Display for SwitchReport {
     }
 }
 
+/// What probes have found of links between switches.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Links {
+    /// Probes have crossed them, or were lost on them.
+    pub tried: usize,
+    /// Those of which nothing is known, by the reason.
+    pub untried: BTreeMap<String, Vec<String>>,
+}
+
+impl Links {
+    /// How many nothing is known of.
+    pub fn untried(&self) -> usize {
+        self.untried.values().map(Vec::len).sum()
+    }
+}
+
+impl fmt::Display for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} links tried", self.tried, self.tried + self.untried())?;
+        for (why, links) in &self.untried {
+            let links: Vec<&str> = links.iter().map(String::as_str).collect();
+            write!(f, "\n  not tried, {why}: {}", summary::names(&links))?;
+        }
+        Ok(())
+    }
+}
+
 /// What `apply` did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// By name.
     pub switches: Vec<SwitchReport>,
+    /// Of links between them; none where a switch failed before they were tried.
+    pub links: Links,
     /// Of the fabric file.
     pub warnings: Vec<String>,
 }
@@ -274,7 +304,7 @@ impl fmt::Display for Report {
             let names = summary::names(&not_begun);
             write!(f, "; not begun, because of that: {names}. --keep-going does not stop there")?;
         }
-        Ok(())
+        if self.links == Links::default() { Ok(()) } else { write!(f, "\n{}", self.links) }
     }
 }
 

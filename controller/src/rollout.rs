@@ -32,7 +32,7 @@ use crate::fleet::{ApplyError, Options, Shared, blocking, each};
 use crate::model::{Fabric, Switch};
 use crate::program::Artifacts;
 use crate::reconcile;
-use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
+use crate::report::{ChangeReport, Links, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 use crate::topology::Avoid;
 
 /// How often it is looked whether all links were tried, and how long at most.
@@ -199,7 +199,10 @@ impl Work {
         let reason = |name: &String| (name.clone(), "by hand".to_owned());
         detector.change(|faults, _| faults.drain(options.drained.iter().map(reason).collect()));
         let compiler = &shared.compiler;
-        detector.wires(|wires| wires.of(compiler.topology(), compiler.fabric().switches.keys()));
+        detector.wires(|wires| {
+            wires.begin_trial();
+            wires.of(compiler.topology(), compiler.fabric().switches.keys());
+        });
         let elections = Elections::new(detector.clone(), board.clone());
         let replacements = Replacements::new(detector.clone(), board.clone());
         Self {
@@ -271,24 +274,26 @@ impl Work {
             }
             switches.push(report);
         }
+        let mut links = Links::default();
         // What failed is no ok already.
         if switches.iter().all(SwitchReport::is_ok) {
-            let meant = switches.iter().map(|report| report.switch.as_str()).collect();
-            let mut wrong = self.try_links(meant).await;
+            let meant = switches.iter().map(|report| report.switch.clone()).collect();
+            let mut wrong;
+            (links, wrong) = self.try_links(meant).await;
             switches.iter_mut().for_each(|report| report.error = wrong.remove(&report.switch));
         }
-        Ok(Report { switches, warnings: fabric.warnings.clone() })
+        Ok(Report { switches, links, warnings: fabric.warnings.clone() })
     }
 
-    /// What is wrong with the links between these switches, all in place, by the switch at whose
-    /// end it shows. Those that nothing was done to are connected to for that; one that has another
-    /// primary, or does not answer, is left alone.
-    async fn try_links(&mut self, meant: Vec<&str>) -> BTreeMap<String, String> {
+    /// What is known of the links between these switches, all in place, and what is wrong with
+    /// them, by the switch at whose end it shows. Those that nothing was done to are connected to
+    /// for that; one that has another primary, or does not answer, is left alone.
+    async fn try_links(&mut self, meant: BTreeSet<String>) -> (Links, BTreeMap<String, String>) {
         let shared = &self.shared;
         let mut connecting = JoinSet::new();
         for (name, switch) in &shared.compiler.fabric().switches {
             let has_links = !shared.compiler.topology().trunks(name).is_empty();
-            let is_meant = has_links && meant.contains(&name.as_str()) && !self.drivers.contains_key(name);
+            let is_meant = has_links && meant.contains(name) && !self.drivers.contains_key(name);
             if is_meant && knows_probes(shared.index(name)) {
                 let (name, reach, places) = (name.clone(), shared.reach(name, switch), self.places.clone());
                 let election_id = shared.election_id;
@@ -317,7 +322,7 @@ impl Work {
                 wrong.entry(switch).and_modify(|known| *known = format!("{known}; {why}")).or_insert(why);
             }
         }
-        wrong
+        (detector.wires(|wires| wires.links(|name| meant.contains(name))), wrong)
     }
 
     /// Starts and ends drivers as turns and routes have it. Whether nothing is left to do.

@@ -10,8 +10,8 @@
 //!                               replacements: whose turn it is to be given a new program
 //! ```
 
-mod http;
 mod metrics;
+mod pages;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use trimwire_metrics_http::Server;
 
 pub use self::metrics::metrics_text;
 use crate::device::Reach;
@@ -28,7 +29,7 @@ use crate::engine::driver::{Common, Terms, drive};
 use crate::engine::election::{Election, Elections};
 use crate::engine::faults::Detector;
 pub use crate::engine::status::{
-    Cause, Drift, Fault, Leader, Replacing, Status, SwitchStatus, Tally, TrimmingStatus,
+    Cause, Drift, Fault, Leader, Links, Replacing, Status, SwitchStatus, Tally, TrimmingStatus,
 };
 use crate::engine::turns::{Replacements, Replacer};
 use crate::engine::wanted::Wanted;
@@ -80,7 +81,7 @@ pub struct Controller {
     number: u64,
     timers: [JoinHandle<()>; 2],
     drivers: BTreeMap<String, Driver>,
-    metrics: Option<(SocketAddr, JoinHandle<()>)>,
+    metrics: Option<Server>,
 }
 
 struct Driver {
@@ -99,9 +100,6 @@ impl Drop for Controller {
     fn drop(&mut self) {
         self.drivers.values().for_each(|driver| driver.task.abort());
         self.timers.iter().for_each(JoinHandle::abort);
-        if let Some((_, server)) = &self.metrics {
-            server.abort();
-        }
     }
 }
 
@@ -129,7 +127,7 @@ impl Controller {
             drivers: BTreeMap::new(),
             metrics: None,
         };
-        controller.serve_metrics(fabric).await?;
+        controller.serve_metrics(fabric)?;
         controller.take(fabric)?;
         Ok(controller)
     }
@@ -166,12 +164,12 @@ impl Controller {
 
     /// What is known of the switches.
     pub fn status(&self) -> Status {
-        self.common.board.status()
+        self.common.status()
     }
 
     /// Where metrics are served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(|(address, _)| *address)
+        self.metrics.as_ref().map(Server::address)
     }
 
     /// Ends all work, at once where something is under way, and closes the connections.
@@ -187,12 +185,12 @@ impl Controller {
         let _ = tokio::time::timeout(PARTING, ended).await;
     }
 
-    async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
+    fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
         let Some(address) = asked.address() else { return Ok(()) };
-        match http::serve(address, self.common.board.clone()).await {
+        match pages::serve(address, self.common.clone()) {
             Ok(served) => {
-                tracing::info!("metrics at http://{}/metrics", served.0);
+                tracing::info!("metrics at http://{}/metrics", served.address());
                 self.metrics = Some(served);
                 Ok(())
             }

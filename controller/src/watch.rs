@@ -29,7 +29,7 @@ use crate::fleet::{Options, Shared};
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::program::Artifacts;
-use crate::run::{Fault, Replacing};
+use crate::run::{Fault, Links, Replacing};
 use crate::show::{CounterRow, counters_table};
 
 /// What happened between two readings.
@@ -44,6 +44,8 @@ pub struct Interval {
     pub faults: Vec<Fault>,
     /// How far a `run` has replaced programs.
     pub replacing: Replacing,
+    /// What probes of a `run` have found of links.
+    pub links: Links,
     /// Why no `run` tells of faults and programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_error: Option<String>,
@@ -66,6 +68,7 @@ impl Interval {
         lines.extend((idle > 0).then(|| format!("{idle} queues idle")));
         lines.extend(self.faults.iter().map(ToString::to_string));
         lines.extend((!self.replacing.is_over()).then(|| self.replacing.to_string()));
+        lines.extend((self.links.untried() > 0).then(|| self.links.to_string()));
         lines.extend(self.errors.iter().map(|(switch, error)| format!("{switch}: {error}")));
         lines.join("\n")
     }
@@ -199,9 +202,9 @@ impl Watch {
                 Err(error) => run_error = Some(error),
             }
         }
-        let RunState { mut faults, replacing } = told;
+        let RunState { mut faults, replacing, links } = told;
         faults.retain(|fault| self.switches.contains(&fault.switch));
-        Interval { interval: self.tick - 1, queues, faults, replacing, run_error, errors }
+        Interval { interval: self.tick - 1, queues, faults, replacing, links, run_error, errors }
     }
 }
 

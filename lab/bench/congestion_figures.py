@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import statistics
+import sys
+from pathlib import Path
 from typing import Any
 
 COLOURS = {
@@ -116,9 +118,10 @@ def drawing(rows: list[dict[str, str]]) -> str:
     """SVG: a panel for each number of ranks, and one for the link that loses.
 
     Raises:
-        ImportError: the package or matplotlib is not installed.
+        ImportError: matplotlib is not installed.
     """
-    from trimwire._plot import legend, panels, svg
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
+    from plot import legend, panels, svg
 
     shown: list[tuple[str, Any, dict[tuple[float, str], dict[str, float]]]] = []
     for experiment, draw, title in (("congestion", span, "beside bursts of neighbours"), ("gray", throughput, "packets lost on one link")):

@@ -55,7 +55,8 @@ def rank(arguments: argparse.Namespace) -> None:
     model = DistributedDataParallel(nn.Sequential(*layers), **buckets)
     hook = None
     if way == "hook":
-        hook = trimwire.torch.register(model)
+        hook = trimwire.torch.TrimwireState(local_size=1)
+        model.register_comm_hook(hook, trimwire.torch.trimwire_hook)
     elif way == "two-levels":
         hook = trimwire.torch.TrimwireState(local_size=arguments.per_host)
         model.register_comm_hook(hook, trimwire.torch.trimwire_hook)

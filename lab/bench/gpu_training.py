@@ -91,7 +91,8 @@ def rank(arguments: argparse.Namespace) -> None:
     model = own if way == "nothing" else DistributedDataParallel(own)
     hook = None
     if way.startswith("hook"):
-        hook = trimwire.torch.register(model, codec="host" if "host" in way else "auto")
+        hook = trimwire.torch.TrimwireState(local_size=1, options={"codec": "host" if "host" in way else "auto"})
+        model.register_comm_hook(hook, trimwire.torch.trimwire_hook)
     elif way == "gloo, fp16":
         model.register_comm_hook(None, fp16_compress_hook)
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -25,16 +25,18 @@ from typing import Any
 import numpy as np
 import torch
 import training
+from plot import Line, chart
+from progress import Progress
 from training import Outcome, Task, kept
 
-from trimwire._plot import Line, chart
-from trimwire._progress import Progress
 from trimwire.torch import Simulation
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs/figures"
 FIELDS = ("way", "rate", "seed", "final", "steps_to_target", "gradient_nmse", "parameter_nmse", "curve")
 #: The target is the worst seed's exact quality in the end, less this share of it; of an exact training its own.
 SHY = 0.02
+#: Planes of what is not trimmed.
+PLANES = 9
 
 Run = Callable[[Task, int], Outcome]
 
@@ -44,7 +46,7 @@ def codecs(rates: list[float]) -> dict[tuple[str, float], Run]:
     runs: dict[tuple[str, float], Run] = {}
     for codec in ("rht", "sign-magnitude", "sq", "sd"):
         for rate in rates:
-            runs[codec, rate] = lambda task, seed, codec=codec, rate=rate: kept(task, seed, Simulation(trim_rate=rate, codec=codec, seed=seed))
+            runs[codec, rate] = lambda task, seed, codec=codec, rate=rate: kept(task, seed, Simulation(trim_rate=rate, sent_planes=PLANES, codec=codec, seed=seed))
     return runs
 
 
@@ -55,7 +57,7 @@ def feedback(rates: list[float]) -> dict[tuple[str, float], Run]:
         for again in (False, True):
             name = f"{decoding}{', feedback' if again else ''}"
             for rate in rates:
-                network = Simulation(trim_rate=rate, decoding=decoding)
+                network = Simulation(trim_rate=rate, sent_planes=PLANES, decoding=decoding)
                 runs[name, rate] = lambda task, seed, network=network, again=again: kept(
                     task, seed, replace(network, seed=seed), feedback=again
                 )
@@ -67,9 +69,9 @@ def parameters(rates: list[float]) -> dict[tuple[str, float], Run]:
     runs: dict[tuple[str, float], Run] = {}
     for planes in (8, 4, 2, 1):
         for rate in rates:
-            network = Simulation(trim_rate=rate, planes=planes)
+            network = Simulation(trim_rate=rate, sent_planes=PLANES, planes=planes)
             runs[f"{planes} plane{'s' if planes > 1 else ''}", rate] = lambda task, seed, network=network: kept(task, seed, parameters=replace(network, seed=seed))
-    runs["9 planes, none trimmed", 0.0] = lambda task, seed: kept(task, seed, parameters=Simulation(trim_rate=0.0, seed=seed))
+    runs["9 planes, none trimmed", 0.0] = lambda task, seed: kept(task, seed, parameters=Simulation(trim_rate=0.0, sent_planes=PLANES, seed=seed))
     return runs
 
 

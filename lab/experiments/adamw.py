@@ -48,7 +48,7 @@ def rank(arguments: argparse.Namespace) -> None:
     from torch.nn import functional
     from torch.nn.parallel import DistributedDataParallel
 
-    from trimwire.torch import Simulation, register
+    from trimwire.torch import Simulation, TrimwireState, trimwire_hook
 
     class GPT(nn.Module):
         """A decoder; the default has 1,854,208 weights."""
@@ -80,7 +80,8 @@ def rank(arguments: argparse.Namespace) -> None:
         model.register_comm_hook(None, getattr(default_hooks, f"{way}_compress_hook"))
     elif way in PLANES:
         planes, rate = PLANES[way]
-        register(model, simulate=Simulation(trim_rate=rate, sent_planes=planes, seed=arguments.seed, consistent=True))
+        simulation = Simulation(trim_rate=rate, sent_planes=planes, seed=arguments.seed, consistent=True)
+        model.register_comm_hook(TrimwireState(simulate=simulation), trimwire_hook)
     optimiser = torch.optim.AdamW(model.parameters(), lr=arguments.rate)
     numbers = torch.tensor(text())
     held, numbers = numbers[: len(numbers) // 20], numbers[len(numbers) // 20 :]

@@ -75,7 +75,9 @@ def rank(options: argparse.Namespace) -> None:
     elif options.way == "trimwire":
         import trimwire.torch
 
-        hook = trimwire.torch.register(model, adaptive=options.algorithm, threads=0, rate_bps=round(options.rate * 1e6))
+        network = {"threads": 0, "rate_bps": round(options.rate * 1e6)}
+        hook = trimwire.torch.TrimwireState(options={"planes": 9, "adaptive": options.algorithm, "network": network})
+        model.register_comm_hook(hook, trimwire.torch.trimwire_hook)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     over = torch.zeros(1)
     dist.barrier()
@@ -275,7 +277,7 @@ def table(rows: list[dict[str, str]]) -> str:
 
 def drawing(rows: list[dict[str, str]]) -> str:
     """Steps a second, over windows of a fortieth of the run, against time: the median of the rounds."""
-    from trimwire._plot import COLOURS, legend, panels, svg
+    from plot import COLOURS, legend, panels, svg
 
     scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
     figure, all_axes = panels(len(scenarios), "Steps a second while links change", height=2.6)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of its gradients a model can lose without taking longer (MLT's figures 3, 4 and 18, tables 1, 2 and 5), on small models, by `trimwire.torch.profile`.
+"""How much of its gradients a model can lose without taking longer (MLT's figures 3, 4 and 18, tables 1, 2 and 5), on small models, by `profiles.profile`.
 
     python3 loss_bounds.py convolutional                     on the digits, or --data FOLDER for Fashion-MNIST
     python3 loss_bounds.py transformer --text FILE
@@ -24,10 +24,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import training
-
-import trimwire.torch
-from trimwire._plot import Line, chart
-from trimwire.torch import Profile
+from plot import Line, chart
+from profiles import Profile, profile
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs/figures"
 #: So many batches, drawn from the data as other experiments draw them; each worker takes one a round.
@@ -110,8 +108,8 @@ def main() -> None:
     rounds, look_every = LONG if options.of_final else ROUNDS[options.model]
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    profile = partial(
-        trimwire.torch.profile,
+    profiled = partial(
+        profile,
         task.make(),
         [task.draw(generator) for _ in range(BATCHES)],
         loss=task.loss,
@@ -127,15 +125,15 @@ def main() -> None:
     name = f"{task.name}{'-fashion' if options.data else ''}"
     options.out.mkdir(parents=True, exist_ok=True)
     if options.of_final:
-        exact = profile(what=()).curves["exact"][0.0]
+        exact = profiled(what=()).curves["exact"][0.0]
         final = float(np.mean([[quality for _, quality in curve[-LAST:]] for curve in exact]))
         sys.stdout.write(f"exact training ends at {final:.4f}\n")
-        found = profile(what=("lost",), target=options.of_final * final, state=options.state)
+        found = profiled(what=("lost",), target=options.of_final * final, state=options.state)
         found.model = task.name
         write(found, options.out / f"lost-{name}.csv")
         sys.stdout.write(found.table() + added(found))
         return
-    found = profile(state=options.state)
+    found = profiled(state=options.state)
     found.model = task.name
     name = f"bounds-{name}"
     write(found, options.out / f"{name}.csv")

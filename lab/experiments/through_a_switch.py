@@ -49,7 +49,8 @@ def rank(options: argparse.Namespace) -> None:
         import trimwire.torch
 
         algorithm = options.algorithm if options.way.endswith("-adaptive") else None
-        trimwire.torch.options(gradients="lossy", threads=0, rate_bps=round(options.rate * 1e6), trim_delay=options.trim_delay, adaptive=algorithm)
+        network = {"threads": 0, "rate_bps": round(options.rate * 1e6), "trim_delay": options.trim_delay}
+        trimwire.torch.options(gradients="lossy", planes=9, adaptive=algorithm, network=network)
     dist.init_process_group(options.way.split("-")[0])
     number, world = dist.get_rank(), dist.get_world_size()
     with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:
@@ -167,7 +168,7 @@ def table(rows: list[dict[str, str]], accuracy: float) -> str:
 
 def drawing(rows: list[dict[str, str]]) -> str:
     """Accuracy against time, the mean of the seeds at every step; beside bursts, and dashed idle."""
-    from trimwire._plot import Line, chart
+    from plot import Line, chart
 
     lines = []
     for load in sorted(dict.fromkeys(row["load"] for row in rows), key=int, reverse=True):

@@ -29,8 +29,7 @@ import accuracy
 import numpy as np
 import torch
 import training
-
-from trimwire._plot import COLOURS, Line, legend, panels, svg
+from plot import COLOURS, Line, legend, panels, svg
 
 #: What sends drops again: RoCEv2 with go-back-N, DCTCP with a short time-out, and pFabric, whose time-out is three round trips.
 REPAIRING = {"RoCE": "dcqcn: {}", "DCTCP": "dctcp: { rto_min: 1ms }", "pFabric": "pfabric: {}"}

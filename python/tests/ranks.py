@@ -17,6 +17,16 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+def hooked(model: Any, **arguments: Any) -> Any:
+    """Has a DistributedDataParallel average through the hook, which is connected; gives its state."""
+    from trimwire.torch import TrimwireState, trimwire_hook
+
+    state = TrimwireState(model.process_group, **arguments)
+    model.register_comm_hook(state, trimwire_hook)
+    state.connect()
+    return state
+
+
 def _one(function: Callable[..., Any], rank: int, world: int, port: int, results: Any, arguments: tuple[Any, ...]) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     try:

@@ -12,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from ranks import run  # noqa: E402
+from ranks import hooked, run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
-from trimwire.torch import Simulation, register  # noqa: E402
+from trimwire.torch import Simulation  # noqa: E402
 
 STEPS = 100
 #: Of an embedding's rows every other is of a word that no text has; of eight experts four get no token.
@@ -48,7 +48,7 @@ def trained(rank: int, simulation: Simulation | None) -> list[tuple[torch.Tensor
     """The parts of the weights behind Adam's steps and AdamW's. They share gradients, which depend on no weight."""
     model = DistributedDataParallel(Model())
     if simulation is not None:
-        register(model, simulate=simulation)
+        hooked(model, simulate=simulation)
     weights = list(model.parameters())
     twins = [nn.Parameter(weight.detach().clone()) for weight in weights]
     optimisers = [torch.optim.Adam(weights, lr=1e-3), torch.optim.AdamW(twins, lr=1e-3)]

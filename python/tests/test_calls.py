@@ -681,11 +681,41 @@ def test_what_is_under_way_fails_when_a_group_is_aborted() -> None:
     assert "cancelled" in said[0] and "closed" in said[1], said
 
 
+def on_a_group(rank: int, world: int) -> Any:
+    torch.set_num_threads(1)
+    dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60))
+    group = trimwire.torch.of()
+    own = torch.full((8,), float(rank + 1))
+    total, largest, given = own.clone(), own.clone(), own.clone()
+    everybody = [torch.zeros(8) for _ in range(world)]
+    for work in (group.allreduce(total), group.allreduce(largest, dist.ReduceOp.MAX), group.broadcast(given, root=1), group.allgather(everybody, own)):
+        work.wait()
+    said = []
+    for wrong in (lambda: group.allreduce([]), lambda: group.broadcast(own, root=world), lambda: group.reduce(own, -1)):
+        try:
+            wrong()
+        except ValueError as error:
+            said.append(str(error))
+    dist.barrier()
+    dist.destroy_process_group()
+    return [float(tensor[0]) for tensor in (total, largest, given, *everybody)], said
+
+
+def test_who_calls_a_group_itself_gives_tensors_in_lists_or_not() -> None:
+    for got, said in run(on_a_group, 2):
+        assert got == [3.0, 2.0, 2.0, 1.0, 2.0]
+        assert said == [
+            "trimwire: requires non-empty tensor list",
+            "trimwire: invalid root rank: 2; there are 2 ranks",
+            "trimwire: invalid root rank: -1; there are 2 ranks",
+        ]
+
+
 def lossy(rank: int, world: int) -> Any:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     exact = dist.new_group(backend="trimwire")
-    chosen = dist.new_group(backend="trimwire", pg_options=trimwire.torch.Options(gradients="lossy"))
+    chosen = dist.new_group(backend="trimwire", pg_options=trimwire.torch.Options(gradients="lossy", planes=9))
     generator = torch.Generator().manual_seed(rank)
     own = torch.randn(50_000, generator=generator)
     got = []
@@ -734,6 +764,12 @@ def test_options_that_there_are_not_and_values_that_cannot_be_are_refused_by_nam
         trimwire.torch.options(plane=9)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="planes: 42; valid are whole numbers from 1 to 10"):
         trimwire.torch.options(planes=42)
+    with pytest.raises(TypeError, match=r"'port' is an option of the network: network=\{'port': …\}"):
+        trimwire.torch.options(port=9)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'prot' is no option of the network \\(port is one\\)"):
+        trimwire.torch.options(network={"prot": 9})
+    with pytest.raises(ValueError, match="paths: 0; valid are whole numbers from 1 to 256"):
+        trimwire.torch.options(network={"paths": 0})
     with pytest.raises(ValueError, match="gradients: 'trimmed'; valid are 'exact', 'lossy'"):
         trimwire.torch.Options(gradients="trimmed")
     from trimwire.torch import _options
@@ -741,8 +777,9 @@ def test_options_that_there_are_not_and_values_that_cannot_be_are_refused_by_nam
     monkeypatch.setenv("TRIMWIRE_GIVE_UP", "2.5")
     monkeypatch.setenv("TRIMWIRE_GRADIENTS", "lossy")
     monkeypatch.setenv("TRIMWIRE_CONSISTENT", "1")
+    monkeypatch.setenv("TRIMWIRE_RATE_BPS", "1000000")
     there = _options.from_environment()
-    assert (there.give_up, there.gradients, there.consistent) == (2.5, "lossy", True)
+    assert (there.give_up, there.gradients, there.consistent, there.network.rate_bps) == (2.5, "lossy", True, 1_000_000)
     monkeypatch.setenv("TRIMWIRE_PLANES", "42")
     with pytest.raises(ValueError, match="TRIMWIRE_PLANES=42: planes: 42; valid are whole numbers from 1 to 10"):
         _options.from_environment()

@@ -26,6 +26,7 @@ skip_unless_they_run()
 
 import torch
 from cutting import Network
+from ranks import hooked, run
 from test_cuda import assert_near
 
 import trimwire.cuda
@@ -437,7 +438,7 @@ def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
         model = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 2)).to(DEVICE if codecs[rank] == "triton" else "cpu")
         group = None if way != "backend" else dist.new_group(backend="trimwire")
         model = DistributedDataParallel(model, process_group=group)
-        hook = trimwire.torch.register(model, codec=codecs[rank], give_up=100.0, consistent=alike) if way == "hook" else None
+        hook = hooked(model, options={"codec": codecs[rank], "give_up": 100.0, "consistent": alike, "planes": 9}) if way == "hook" else None
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
         for step in range(2):
             x = torch.randn(16, 12, generator=torch.Generator().manual_seed(10 * step + rank)).to(next(model.parameters()).device)
@@ -460,7 +461,7 @@ def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
         dist.reduce_scatter_tensor(output, part(rank).to(device), group=group)
         return trimwire.nmse(output.cpu().numpy(), np.split(exact(world), world)[rank])
 
-    with trimwire.torch.options(gradients="lossy", codec=codecs[rank], smallest=200, give_up=100.0, consistent=alike):
+    with trimwire.torch.options(gradients="lossy", codec=codecs[rank], smallest=200, give_up=100.0, consistent=alike, planes=9):
         for way in ("gloo", "hook", "backend"):
             found[way] = train(way).numpy()
     dist.barrier()
@@ -469,8 +470,6 @@ def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codecs", [["triton", "triton"], ["triton", "host"]], ids=["all on GPUs", "one on the host"])
 def test_hook_and_backend_train_as_gloo_does_where_buckets_are_on_a_gpu(codecs: list[str]) -> None:
-    from ranks import run
-
     results = run(_training, 2, codecs, timeout=400)
     for codec, found in zip(codecs, results, strict=True):
         assert (found["launched"] > 0) == (codec == "triton")
@@ -494,8 +493,6 @@ def _mixed(rank: int, world: int) -> str:
 
 
 def test_consistent_replicas_that_would_code_differently_are_refused_by_name() -> None:
-    from ranks import run
-
     for text in run(_mixed, 2, timeout=200):
         assert "rank 1 codes with triton, rank 0 with host: consistent replicas need all ranks to code alike" in text
 

@@ -85,8 +85,7 @@ def test_the_kubernetes_job_has_what_an_indexed_job_needs() -> None:
     assert f"--rdzv-endpoint={job['metadata']['name']}-0.{pod['subdomain']}:29500" in container["command"]
     from trimwire.torch import _options
 
-    known = {f"TRIMWIRE_{name.upper()}" for name in _options._FIELDS} | {"TRIMWIRE_SOCKET_IFNAME", "TRIMWIRE_MTU"}
-    assert {variable["name"] for variable in container["env"]} <= known
+    assert {variable["name"] for variable in container["env"]} <= {f"TRIMWIRE_{name}" for name in _options._NAMES}
 
 
 SCRIPT = """

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -346,3 +348,15 @@ def test_a_rank_with_another_number_of_channels_is_an_error_that_names_them(monk
     monkeypatch.setenv("TRIMWIRE_CHANNELS", "many")
     with pytest.raises(ValueError, match="TRIMWIRE_CHANNELS: 'many'"):
         trimwire.Group("127.0.0.1")
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_a_group_takes_eight_descriptors_at_most_besides_those_that_all_groups_share(channels: int) -> None:
+    with ExitStack() as groups:
+        counts = []
+        for _ in range(8):
+            group = groups.enter_context(trimwire.Group("127.0.0.1", channels=channels))
+            group.connect(0, [group.address])
+            counts.append(len(os.listdir("/proc/self/fd")))
+    # The first brings the ports with it that data leaves by.
+    assert counts[-1] - counts[0] <= 8 * 7, counts

@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
+import ranks  # noqa: E402
 from ranks import run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
@@ -40,7 +41,7 @@ def train(rank: int, world: int, how: str, size: int, steps: int = 4) -> dict[st
 
     torch.set_num_threads(1)
     # Made before there are processes, as Lightning's strategy is told of it.
-    state = TrimwireState(local_size=size, warmup_steps=2 if how == "warm" else 0)
+    state = TrimwireState(local_size=size, warmup_steps=2 if how == "warm" else 0, options={"planes": 9})
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     model = DistributedDataParallel(net(), bucket_cap_mb=0.1)
     if how == "wrapped":
@@ -101,14 +102,14 @@ def resumed(rank: int, world: int) -> tuple[Any, Any, Any]:
         x, y = batch(rank, step)
         nn.functional.cross_entropy(model(x), y).backward()
     kept = pickle.dumps(state)
-    known = state.__getstate__()["hook"]
+    known = state.state_dict()
     dist.barrier()
     state.close()
     state = pickle.loads(kept)
     # Of a checkpoint that is kept before the first step, too.
-    waiting = state.__getstate__()["hook"]
+    waiting = state.state_dict()
     state.connect()
-    found = state.__getstate__()["hook"]
+    found = state.state_dict()
     dist.barrier()
     state.close()
     dist.destroy_process_group()
@@ -145,7 +146,7 @@ def doubles(rank: int, world: int) -> Any:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     plain, hooked = (DistributedDataParallel(net().double()) for _ in range(2))
-    trimwire.torch.register(hooked)
+    ranks.hooked(hooked)
     x, y = batch(rank, 0)
     for model in (plain, hooked):
         nn.functional.cross_entropy(model(x.double()), y).backward()
@@ -163,7 +164,7 @@ def falls_back(rank: int, world: int) -> Any:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     # One rank listens nowhere that there is.
-    options = trimwire.torch.Options(address="203.0.113.7" if rank == 1 else "127.0.0.1")
+    options = {"network": {"address": "203.0.113.7" if rank == 1 else "127.0.0.1"}}
     state = TrimwireState(local_size=1, fallback=True, options=options)
     model = DistributedDataParallel(net())
     model.register_comm_hook(state, trimwire_hook)

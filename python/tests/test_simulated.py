@@ -11,16 +11,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from ranks import run  # noqa: E402
+from ranks import hooked, run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import trimwire  # noqa: E402
-from trimwire.torch import Simulation, register  # noqa: E402
+from trimwire.torch import Simulation  # noqa: E402
 
 LENGTH = 400_000
 SIMULATIONS: dict[str, Simulation] = {
-    "nothing trimmed": Simulation(trim_rate=0.0, measure=True),
+    "nothing trimmed": Simulation(trim_rate=0.0, sent_planes=9, measure=True),
     "one way": Simulation(trim_rate=0.5, both_ways=False, measure=True),
     "both ways": Simulation(trim_rate=0.5, measure=True),
     "consistent": Simulation(trim_rate=0.5, consistent=True, measure=True),
@@ -51,13 +51,13 @@ def means(rank: int, world: int) -> dict[str, Any]:
     got: dict[str, Any] = {}
     for name, simulation in SIMULATIONS.items():
         model = DistributedDataParallel(Gradient())
-        hook = register(model, simulate=simulation)
+        hook = hooked(model, simulate=simulation)
         model(gradient(rank)).backward()
         got[name] = (model.module.weight.grad.numpy().copy(), hook.stats()["nmse"])
     # What was cut comes later: with the same gradient again and again, the mean over the steps gets ever nearer.
     for name, feedback in (("feedback", True), ("no feedback", False)):
         model = DistributedDataParallel(Gradient())
-        register(model, simulate=Simulation(trim_rate=0.5, both_ways=False, error_feedback=feedback))
+        hooked(model, simulate=Simulation(trim_rate=0.5, both_ways=False, error_feedback=feedback))
         total = torch.zeros(LENGTH)
         for _ in range(16):
             model.zero_grad()
@@ -65,14 +65,14 @@ def means(rank: int, world: int) -> dict[str, Any]:
             total += model.module.weight.grad
         got[name] = (total / 16).numpy()
     model = DistributedDataParallel(Gradient())
-    register(model, simulate=Simulation(trim_rate=0.5))
+    hooked(model, simulate=Simulation(trim_rate=0.5))
     own = gradient(rank)
     if rank == 1:
         own[7] = float("nan")
     model(own).backward()
     got["nan"] = bool(model.module.weight.grad.isnan().any())
     try:
-        register(DistributedDataParallel(Gradient()), simulate=Simulation(trim_rate=1.5))
+        hooked(DistributedDataParallel(Gradient()), simulate=Simulation(trim_rate=1.5))
     except ValueError as error:
         got["error"] = str(error)
     dist.barrier()
@@ -136,7 +136,7 @@ def apart(rank: int, world: int) -> tuple[float, float]:
         torch.manual_seed(1)
         model = DistributedDataParallel(torch.nn.Linear(200, 100))
         if simulation is not None:
-            register(model, simulate=simulation)
+            hooked(model, simulate=simulation)
         model(torch.randn(8, 200, generator=torch.Generator().manual_seed(rank))).square().sum().backward()
         found.append([parameter.grad for parameter in model.module.parameters()])
     dist.barrier()

@@ -21,7 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-from ranks import run  # noqa: E402
+from ranks import hooked, run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -64,7 +64,7 @@ def weights(model: nn.Module) -> Any:
 def distributed(way: str, **arguments: Any) -> Iterator[DistributedDataParallel]:
     group = dist.new_group(backend="trimwire" if way == "backend" else "gloo")
     model = DistributedDataParallel(Net(), process_group=group, **{"bucket_cap_mb": 0.3, **arguments})
-    hook = trimwire.torch.register(model) if way == "hook" else None
+    hook = hooked(model) if way == "hook" else None
     try:
         yield model
     finally:
@@ -196,7 +196,7 @@ def dies(rank: int, world: int, way: str) -> str:
     dist.init_process_group("trimwire" if way == "backend" else "gloo", timeout=datetime.timedelta(seconds=60))
     model = DistributedDataParallel(Net())
     if way == "hook":
-        trimwire.torch.register(model, give_up=2.0)
+        hooked(model, options={"give_up": 2.0})
     steps(model, rank, 2, use=True)
     if rank == 1:
         time.sleep(0.3)  # Others have what it has sent.
@@ -218,7 +218,7 @@ def test_a_rank_that_dies_in_training_is_an_error_of_the_backward_pass(way: str)
 def several(rank: int, world: int, names: list[str]) -> dict[str, Any]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    trimwire.torch.options(gradients="lossy")
+    trimwire.torch.options(gradients="lossy", planes=9)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
     got: dict[str, Any] = {}
     for name in names:
@@ -267,7 +267,7 @@ def sharded(rank: int, world: int, lossy: bool) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
     torch.set_num_threads(1)
-    trimwire.torch.options(gradients="lossy", lossy_all_gather=lossy, smallest=1_000)
+    trimwire.torch.options(gradients="lossy", planes=9, lossy_all_gather=lossy, smallest=1_000)
     dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=120))
     mesh = init_device_mesh("cpu", (world,))
     net = Net()

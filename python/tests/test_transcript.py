@@ -151,7 +151,9 @@ def gradients(rank: int, world: int, path: str, steps: int) -> dict[str, Any]:
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    from trimwire.torch import Simulation, register
+    from ranks import hooked
+
+    from trimwire.torch import Simulation
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
@@ -167,7 +169,7 @@ def gradients(rank: int, world: int, path: str, steps: int) -> dict[str, Any]:
             return (self.weight * gradient).sum()
 
     model = DistributedDataParallel(Gradient())
-    hook = register(model, simulate=Simulation(transcript=path, measure=True))
+    hook = hooked(model, simulate=Simulation(transcript=path, sent_planes=9, measure=True))
     got, stats = [], []
     for _ in range(steps):
         model.zero_grad()
@@ -176,7 +178,7 @@ def gradients(rank: int, world: int, path: str, steps: int) -> dict[str, Any]:
         stats.append(hook.stats())
     refused = ""
     try:
-        register(DistributedDataParallel(Gradient(), process_group=dist.new_group([rank], use_local_synchronization=True)), simulate=Simulation(transcript=path))
+        hooked(DistributedDataParallel(Gradient(), process_group=dist.new_group([rank], use_local_synchronization=True)), simulate=Simulation(transcript=path))
     except ValueError as error:
         refused = str(error)
     dist.barrier()

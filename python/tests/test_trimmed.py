@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 from cutting import Network  # noqa: E402
-from ranks import run  # noqa: E402
+from ranks import hooked, run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -62,10 +62,10 @@ def train(rank: int, world: int, way: str, told: list[list[str]], listening: lis
     os.environ["TRIMWIRE_MTU"] = "1500"
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     through(told[rank])
-    chosen = trimwire.torch.Options(gradients="lossy", consistent=consistent, address="127.0.0.1", port=listening[rank], threads=0, paths=1, smallest=1_000)
+    chosen = trimwire.torch.Options(gradients="lossy", consistent=consistent, smallest=1_000, network=trimwire.torch.Network(address="127.0.0.1", port=listening[rank], threads=0, paths=1))
     group = dist.new_group(backend="trimwire", pg_options=chosen) if way == "backend" else dist.group.WORLD
     model = DistributedDataParallel(net(), process_group=group)
-    hook = trimwire.torch.register(model, options=chosen) if way == "hook" else None
+    hook = hooked(model, options=chosen) if way == "hook" else None
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
     resync = trimwire.torch.Resync(model, optimiser, every=every) if every else None
     spreads = []

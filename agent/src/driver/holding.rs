@@ -13,12 +13,14 @@ use super::Clock;
 use super::interfaces::interfaces;
 use super::link::LinkError;
 use super::qdisc::{Departures, Watch, departures, qdiscs};
+use super::shared::Shared;
 use crate::burst::Burst;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// A round trip or two through a rack, and enough to sleep for half of it: sleepers wake up 50 µs
 /// late.
@@ -50,7 +52,9 @@ struct Egress {
 #[derive(Debug)]
 pub(super) struct Holding {
     egress: Vec<Egress>,
-    watch: Option<Watch>,
+    watch: Option<Arc<Watch>>,
+    /// What was heard of it so far.
+    heard: u64,
     /// All of them hold packets.
     held: bool,
     clock: Option<Clock>,
@@ -67,12 +71,14 @@ impl Holding {
         pacing: Pacing,
         addresses: &[IpAddr],
         sockets: &[impl AsFd],
+        shared: &Shared,
     ) -> Result<Self, LinkError> {
-        let mut holding = Self { egress: Vec::new(), watch: None, held: false, clock: None, looked_ns: 0 };
+        let mut holding =
+            Self { egress: Vec::new(), watch: None, heard: 0, held: false, clock: None, looked_ns: 0 };
         if pacing == Pacing::User {
             return Ok(holding);
         }
-        match holding.begin(addresses, sockets) {
+        match holding.begin(addresses, sockets, shared) {
             Err(error) if pacing == Pacing::Kernel => return Err(error),
             Err(error) => tracing::info!("packets are paced by this process: {error}"),
             Ok(()) => tracing::info!("packets are paced by the kernel: {} holds them", holding.names()),
@@ -80,7 +86,12 @@ impl Holding {
         Ok(holding)
     }
 
-    fn begin(&mut self, addresses: &[IpAddr], sockets: &[impl AsFd]) -> Result<(), LinkError> {
+    fn begin(
+        &mut self,
+        addresses: &[IpAddr],
+        sockets: &[impl AsFd],
+        shared: &Shared,
+    ) -> Result<(), LinkError> {
         let io = |what| move |source| LinkError::Io { what, source };
         let all = interfaces().map_err(io("list interfaces"))?;
         for &address in addresses {
@@ -100,7 +111,7 @@ impl Holding {
                 .map_err(|errno| io("set SO_TXTIME")(io::Error::from(errno)))?;
         }
         // Before the first look, so that no change is missed.
-        self.watch = Some(Watch::open().map_err(io("listen to rtnetlink"))?);
+        self.watch = Some(shared.watch().map_err(io("listen to rtnetlink"))?);
         self.look()
     }
 
@@ -141,7 +152,7 @@ impl Holding {
         {
             self.looked_ns = now_ns;
             let indices: Vec<u32> = self.egress.iter().map(|egress| egress.index).collect();
-            if watch.has_news(&indices) {
+            if watch.has_news(&indices, &mut self.heard) {
                 let before = self.held;
                 match self.look() {
                     Err(error) if before => tracing::warn!("the kernel paces no more: {error}"),

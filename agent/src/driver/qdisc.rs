@@ -12,8 +12,10 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -227,39 +229,64 @@ fn list(mut see: impl FnMut(&[u8])) -> io::Result<Option<Vec<Qdisc>>> {
     Err(io::Error::other("rtnetlink: a list of queueing disciplines without an end"))
 }
 
-/// Hears of changes.
+/// Hears of changes, for any number of threads.
 #[derive(Debug)]
-pub(super) struct Watch(OwnedFd);
+pub(super) struct Watch {
+    socket: OwnedFd,
+    heard: Mutex<Heard>,
+}
+
+/// Changes are numbered from 1.
+#[derive(Debug, Default)]
+struct Heard {
+    latest: u64,
+    /// The latest change of each interface.
+    of: BTreeMap<u32, u64>,
+    /// The latest that may be any interface's.
+    of_any: u64,
+}
+
+impl Heard {
+    fn listen(&mut self, socket: &OwnedFd) {
+        let mut buffer = [0; 8_192];
+        for _ in 0..PARTS {
+            let received = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty());
+            if received == Err(Errno::EAGAIN) {
+                return;
+            }
+            if received == Err(Errno::EINTR) {
+                continue;
+            }
+            self.latest += 1;
+            // What found no room, or is longer than that, may be anything.
+            match received.ok().and_then(|length| messages(buffer.get(..length)?).ok()) {
+                None => self.of_any = self.latest,
+                Some(messages) => self.of.extend(messages.iter().filter_map(|message| match message {
+                    Message::Listed(qdisc) => Some((qdisc.interface, self.latest)),
+                    Message::Removed(interface) => Some((*interface, self.latest)),
+                    _ => None,
+                })),
+            }
+        }
+        self.latest += 1;
+        self.of_any = self.latest;
+    }
+}
 
 impl Watch {
     pub(super) fn open() -> io::Result<Self> {
-        open(libc::RTMGRP_TC as u32).map(Self)
+        let socket = open(libc::RTMGRP_TC as u32)?;
+        Ok(Self { socket, heard: Mutex::default() })
     }
 
     /// Whether something may have happened to a queueing discipline of one of these interfaces
-    /// since the last call.
-    pub(super) fn has_news(&self, interfaces: &[u32]) -> bool {
-        let mut buffer = [0; 8_192];
-        let mut news = false;
-        for _ in 0..PARTS {
-            match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => {
-                    let messages = messages(buffer.get(..length).unwrap_or_default());
-                    // What cannot be read, because it is longer, may be anything.
-                    news |= messages.is_err();
-                    news |= messages.unwrap_or_default().iter().any(|message| match message {
-                        Message::Listed(qdisc) => interfaces.contains(&qdisc.interface),
-                        Message::Removed(interface) => interfaces.contains(interface),
-                        _ => false,
-                    });
-                }
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return news,
-                // Some found no room.
-                Err(_) => news = true,
-            }
-        }
-        true
+    /// behind change `seen`, which becomes the latest.
+    pub(super) fn has_news(&self, interfaces: &[u32], seen: &mut u64) -> bool {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.listen(&self.socket);
+        let newest = interfaces.iter().filter_map(|interface| heard.of.get(interface));
+        let newest = newest.copied().chain([heard.of_any]).max().unwrap_or(0);
+        newest > std::mem::replace(seen, heard.latest)
     }
 }
 

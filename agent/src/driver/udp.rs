@@ -19,10 +19,12 @@ use super::interfaces::{check_mtu, mtu_of};
 use super::link::{Link, LinkError, LinkStats, Take};
 use super::listener::Listener;
 use super::mmsg::{self, Inbox, Transmit};
+#[cfg(test)]
 use super::options;
 pub use super::refusal::Refusal;
 use super::refusal::{Refusals, is_too_long};
-use super::sockets::{BUFFER_BYTES, open, path_mtu, set_buffers};
+use super::shared::Shared;
+use super::sockets::{BUFFER_BYTES, path_mtu};
 use super::udp_config::{Checksums, UdpConfig};
 use super::waiting::wait;
 use super::wake::Wake;
@@ -64,7 +66,7 @@ pub struct UdpLink {
     /// One an interface.
     listeners: Vec<Listener>,
     /// DATA's.
-    paths: Vec<Socket>,
+    paths: Vec<Arc<Socket>>,
     inbox: Inbox,
     /// Whether bursts are left to the kernel to split.
     segmentation: bool,
@@ -82,11 +84,15 @@ pub struct UdpLink {
 }
 
 impl UdpLink {
-    /// Opens the sockets, and lets the calling thread's timers be exact.
+    /// Opens sockets of its own, and lets the calling thread's timers be exact.
     ///
     /// # Errors
     /// When an address cannot be bound or an option is refused; see [`LinkError`].
-    pub fn open(mut config: UdpConfig) -> Result<Self, LinkError> {
+    pub fn open(config: UdpConfig) -> Result<Self, LinkError> {
+        Self::open_sharing(config, &Shared::default())
+    }
+
+    fn open_sharing(mut config: UdpConfig, shared: &Shared) -> Result<Self, LinkError> {
         config.data_sockets = config.data_sockets.clamp(1, 256);
         let mut listeners = vec![Listener::open(config.bind, config.receive)?];
         // A port that the system has chosen is the same on all.
@@ -106,32 +112,25 @@ impl UdpLink {
                 );
             });
         }
-        let mut paths = Vec::new();
-        for path in 0..config.data_sockets {
-            let own = listeners
-                .get(usize::from(path) % listeners.len())
-                .map_or(config.bind, Listener::address)
-                .ip();
-            let option = |option, source| LinkError::Option { address: own, option, source };
-            // Nobody reads these; what a stranger sends them must not stay.
-            let socket = open(SocketAddr::new(own, 0), true)?;
-            set_buffers(&socket);
-            if config.checksums == Checksums::Zero {
-                let check = if own.is_ipv4() { options::SO_NO_CHECK } else { options::UDP_NO_CHECK6_TX };
-                options::set(&socket, check, 1).map_err(|source| option(check.2, source))?;
-            }
-            paths.push(socket);
+        let own: Vec<IpAddr> = listeners.iter().map(|listener| listener.address().ip()).collect();
+        let all = usize::from(config.data_sockets);
+        let mut of_each = Vec::new();
+        for (nth, &own) in own.iter().enumerate() {
+            let count = (nth..all).step_by(listeners.len()).count();
+            of_each.push(shared.paths(own, config.checksums, count)?.into_iter());
         }
+        let interfaces = of_each.len().max(1);
+        let next = |path: usize| of_each.get_mut(path % interfaces)?.next();
+        let paths: Vec<_> = (0..all).map_while(next).collect();
         // The kernel splits only what it may write checksums into. One that does not know the
         // option would take a burst for a datagram.
         let segmentation = config.segmentation
             && config.checksums == Checksums::Filled
             && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
-        let own: Vec<IpAddr> = listeners.iter().map(|listener| listener.address().ip()).collect();
         check_mtu(&own)?;
         let sockets: Vec<BorrowedFd<'_>> =
-            listeners.iter().map(Listener::sending).chain(paths.iter().map(Socket::as_fd)).collect();
-        let holding = Holding::open(config.pacing, &own, &sockets)?;
+            listeners.iter().map(Listener::sending).chain(paths.iter().map(|path| path.as_fd())).collect();
+        let holding = Holding::open(config.pacing, &own, &sockets, shared)?;
         // Failure leaves the default of 50 µs, which is only less exact.
         let _ = set_timerslack(1_000);
         Ok(Self {
@@ -151,12 +150,12 @@ impl UdpLink {
     }
 
     /// The links of a rank's channels: on a port and as many behind it as there are channels, each
-    /// with its part of DATA's sockets. Where the system is to choose the port, it does so until
-    /// the next ones are free, too.
+    /// with its part of DATA's sockets, which it has together with other links of `shared`. Where
+    /// the system is to choose the port, it does so until the next ones are free, too.
     ///
     /// # Errors
     /// As [`Self::open`]; [`LinkError::Ports`] where the next ports are not free.
-    pub fn open_channels(config: &UdpConfig, channels: u16) -> Result<Vec<Self>, LinkError> {
+    pub fn open_channels(config: &UdpConfig, channels: u16, shared: &Shared) -> Result<Vec<Self>, LinkError> {
         let of = |port| {
             let mut config =
                 UdpConfig { data_sockets: config.data_sockets.div_ceil(channels.max(1)), ..config.clone() };
@@ -166,12 +165,12 @@ impl UdpLink {
         let given = config.bind.port();
         let mut times = if given == 0 { TIMES } else { 1 };
         loop {
-            let first = Self::open(of(given))?;
+            let first = Self::open_sharing(of(given), shared)?;
             let port = first.local_address().port();
             let mut links = vec![first];
             let mut missing = None;
             for channel in 1..channels {
-                let opened = port.checked_add(channel).map(|port| Self::open(of(port)));
+                let opened = port.checked_add(channel).map(|port| Self::open_sharing(of(port), shared));
                 match opened {
                     Some(Ok(link)) => links.push(link),
                     Some(Err(LinkError::Bind { source, .. }))
@@ -340,7 +339,7 @@ impl UdpLink {
 
     /// The socket of a number in `full`.
     fn fd(&self, socket: usize) -> Option<BorrowedFd<'_>> {
-        let path = || self.paths.get(socket.checked_sub(self.listeners.len())?).map(Socket::as_fd);
+        let path = || Some(self.paths.get(socket.checked_sub(self.listeners.len())?)?.as_fd());
         self.listeners.get(socket).map(Listener::sending).or_else(path)
     }
 }
@@ -499,7 +498,7 @@ impl Link for UdpLink {
     }
 
     fn data_ports(&self) -> Vec<u16> {
-        let port = |socket: &Socket| Some(socket.local_addr().ok()?.as_socket()?.port());
+        let port = |socket: &Arc<Socket>| Some(socket.local_addr().ok()?.as_socket()?.port());
         self.paths.iter().filter_map(port).collect()
     }
 

@@ -22,7 +22,7 @@ use trimwire_agent::driver::link::Take;
 use trimwire_agent::driver::memory::MemoryLink;
 use trimwire_agent::driver::misbehaving::{Faults, Misbehaving};
 use trimwire_agent::driver::{
-    Channels, Driver, Link, LinkError, LinkStats, UdpConfig, UdpLink, UntilEpoch, on_sockets,
+    Channels, Driver, Link, LinkError, LinkStats, Shared, UdpConfig, UdpLink, UntilEpoch, on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, Reliability};
 use trimwire_agent::transcript::Filter;
@@ -457,7 +457,7 @@ fn ports_that_are_too_high_too_near_or_taken_are_said_by_number() {
     let taken = UdpLink::open(UdpConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("opens");
     let port = taken.local_address().port();
     let below = UdpConfig::new(SocketAddr::from(([127, 0, 0, 1], port - 1)));
-    if let Err(error) = UdpLink::open_channels(&below, 2) {
+    if let Err(error) = UdpLink::open_channels(&below, 2, &Shared::default()) {
         // Unless the port below is somebody's, too.
         let text = error.to_string();
         assert!(text.contains(&port.to_string()) || text.contains(&(port - 1).to_string()), "{text}");

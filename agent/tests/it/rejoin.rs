@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimwire_agent::collective::{Collective, CommunicatorConfig, Memory, Options, Outcome};
 use trimwire_agent::driver::channels::split;
-use trimwire_agent::driver::{Channels, Driver, UdpConfig, UdpLink, UntilEpoch, on_sockets};
+use trimwire_agent::driver::{Channels, Driver, Shared, UdpConfig, UdpLink, UntilEpoch, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::epoch::Epoch;
 use trimwire_agent::transcript::Filter;
@@ -97,7 +97,7 @@ impl Process {
 fn open(port: u16, channels: u16) -> Vec<UdpLink> {
     let own = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let config = UdpConfig { data_sockets: 4, ..UdpConfig::new(own) };
-    UdpLink::open_channels(&config, channels).expect("loopback")
+    UdpLink::open_channels(&config, channels, &Shared::default()).expect("loopback")
 }
 
 #[test]

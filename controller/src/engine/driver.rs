@@ -20,7 +20,7 @@ use super::election::Elections;
 use super::faults::{Detector, Element};
 use super::interfaces::{Listener, PortStream, port_states, tell_ports};
 use super::reporter::Reporter;
-use super::status::View;
+use super::status::{Links, Status, View};
 use super::task::{Action, Event, Runs, Standing, SwitchTask};
 use super::turns::{Order, Replacements, Seen};
 use super::wanted::Wanted;
@@ -48,6 +48,18 @@ pub(crate) struct Common {
     pub elections: Elections,
     pub detector: Detector,
     pub replacements: Replacements,
+}
+
+impl Common {
+    /// What is known of the switches.
+    pub(crate) fn status(&self) -> Status {
+        Status { links: self.links(), ..self.board.status() }
+    }
+
+    /// What is known of the links between them.
+    pub(crate) fn links(&self) -> Links {
+        self.detector.wires(|wires| wires.links(|_| true))
+    }
 }
 
 struct Session {
@@ -262,7 +274,8 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             () = tokio::time::sleep_until(probe_at), if probes => {
                 let current = Arc::clone(&wanted.borrow());
                 let client = session.as_ref().map(|session| &*session.client);
-                probe_at = Instant::now() + probe(&name, client, current.index(), &detector).await;
+                probe_at = Instant::now() + wires::PERIOD;
+                probe(&name, client, current.index(), &detector).await;
                 continue;
             }
             list = next(digests) => {
@@ -346,16 +359,16 @@ pub(crate) async fn try_links(name: String, client: Client, index: Index, detect
         tokio::select! {
             packet = next(packets.as_mut()) => arrived(&name, &index, &detector, &packet),
             () = tokio::time::sleep_until(probe_at) => {
-                probe_at = Instant::now() + probe(&name, Some(&client), &index, &detector).await;
+                probe_at = Instant::now() + wires::PERIOD;
+                probe(&name, Some(&client), &index, &detector).await;
             }
         }
     }
 }
 
-/// Sends probes over all links of a switch; how long until the next ones.
-async fn probe(name: &str, client: Option<&Client>, index: &Index, detector: &Detector) -> Duration {
-    let (frames, period) = detector.wires(|wires| (wires.probes(name), wires.period()));
-    for (port, frame) in frames {
+/// Sends probes over a switch's links.
+async fn probe(name: &str, client: Option<&Client>, index: &Index, detector: &Detector) {
+    for (port, frame) in detector.wires(|wires| wires.probes(name)) {
         let is_sent = match (client, wires::egress_port(index, port)) {
             (Some(client), Some(metadata)) => unawaited(client.packet_out(frame, metadata)).await,
             _ => false,
@@ -364,7 +377,6 @@ async fn probe(name: &str, client: Option<&Client>, index: &Index, detector: &De
             detector.wires(|wires| wires.unsent(&(name.to_owned(), port)));
         }
     }
-    period
 }
 
 fn arrived(name: &str, index: &Index, detector: &Detector, packet: &PacketIn) {

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::Counters;
+pub use crate::report::Links;
 
 /// One switch.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,6 +83,8 @@ pub struct Status {
     pub faults: Vec<Fault>,
     /// How far programs are replaced.
     pub replacing: Replacing,
+    /// What is known of links between switches.
+    pub links: Links,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.

@@ -20,14 +20,14 @@ use trimwire_p4runtime::entity;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::{PacketIn, PacketMetadata};
 
-use super::status::Cause;
+use super::status::{Cause, Links};
 use crate::model::Mac;
 use crate::program::names;
 use crate::topology::{Place, Topology, Trunk};
 
 /// Between two probes over a link, and how many all links of a fabric have in a second: in large
-/// ones each has fewer.
-const PERIOD: Duration = Duration::from_millis(250);
+/// ones each has fewer, until one is not answered.
+pub(crate) const PERIOD: Duration = Duration::from_millis(250);
 const PROBES_A_SECOND: u32 = 500;
 /// Probes without an answer after which nothing crosses: while frames come back, and while none
 /// does, for which busy machines are a reason, too.
@@ -54,6 +54,8 @@ pub(crate) type Verdict = Option<(Cause, String)>;
 struct Way {
     to: Place,
     macs: [Mac; 2],
+    /// Periods until the next probe.
+    rests: u32,
     unanswered: u32,
     has_answered: bool,
     /// Where the last probe arrived instead.
@@ -67,8 +69,8 @@ struct Way {
 }
 
 /// The core. [`Wires::of`] with every file; [`Wires::ready`] and [`Wires::link`] when a switch says
-/// so; every [`Wires::period`] [`Wires::probes`]; [`Wires::arrived`] with each frame that came.
-/// Verdicts that changed are in [`Wires::take_verdicts`].
+/// so; every [`PERIOD`] [`Wires::probes`]; [`Wires::arrived`] with each frame that came. Verdicts
+/// that changed are in [`Wires::take_verdicts`].
 #[derive(Debug, Default)]
 pub(crate) struct Wires {
     /// By the port that sends.
@@ -78,6 +80,8 @@ pub(crate) struct Wires {
     ready: BTreeSet<String>,
     down: BTreeSet<Place>,
     verdicts: BTreeMap<Place, Verdict>,
+    /// Each way is tried once, and as often as it takes.
+    is_trial: bool,
 }
 
 impl Wires {
@@ -86,12 +90,14 @@ impl Wires {
         let mut before = std::mem::take(&mut self.ways);
         self.places.clear();
         let trunks = switches.flat_map(|name| topology.trunks(name)).filter(|trunk| trunk.is_up);
-        for Trunk { near: from, far: to, macs, .. } in trunks {
+        for (number, Trunk { near: from, far: to, macs, .. }) in (0..).zip(trunks) {
             self.places.insert(macs[0], from.clone());
             let known = before.remove(&from).filter(|way| way.to == to && way.macs == macs);
             let way = known.unwrap_or_else(|| Way {
                 to,
                 macs,
+                // Ways that are probed seldom are not probed at the same time.
+                rests: number,
                 unanswered: 0,
                 has_answered: false,
                 elsewhere: None,
@@ -129,10 +135,16 @@ impl Wires {
         }
     }
 
-    /// Between two calls of [`Wires::probes`].
-    pub(crate) fn period(&self) -> Duration {
+    /// From now on a way has no more probes than it takes to try it.
+    pub(crate) fn begin_trial(&mut self) {
+        self.is_trial = true;
+    }
+
+    /// Periods between two probes over a link, while they are answered.
+    fn rest(&self) -> u32 {
+        let periods_a_second = 1_000 / u32::try_from(PERIOD.as_millis()).unwrap_or(1_000);
         let links = u32::try_from(self.ways.len()).unwrap_or(u32::MAX);
-        PERIOD.max(Duration::from_secs(1).saturating_mul(links) / PROBES_A_SECOND)
+        links.div_ceil(PROBES_A_SECOND / periods_a_second).max(1)
     }
 
     /// Whether probes cross a link, if it is one.
@@ -140,22 +152,23 @@ impl Wires {
         [from, to].into_iter().all(|end| self.ready.contains(&end.0) && !self.down.contains(end))
     }
 
-    fn of_switch(&self, switch: &str) -> Vec<Place> {
-        let own = (switch.to_owned(), 0)..=(switch.to_owned(), u16::MAX);
-        self.ways
-            .range(own)
-            .filter(|(from, way)| self.is_open(from, &way.to))
-            .map(|(from, _)| from.clone())
-            .collect()
-    }
-
     /// Frames that a switch is to send now, and from which port; of those that it does not take
     /// [`Wires::unsent`] hears.
     pub(crate) fn probes(&mut self, switch: &str) -> Vec<(u16, Vec<u8>)> {
+        let (own, rest) = ((switch.to_owned(), 0)..=(switch.to_owned(), u16::MAX), self.rest());
+        let ways = self.ways.range(own).filter(|(from, way)| self.is_open(from, &way.to));
+        let open: Vec<Place> = ways.map(|(from, _)| from.clone()).collect();
         let mut frames = Vec::new();
-        for from in self.of_switch(switch) {
+        for from in open {
             self.judge(&from);
             let Some(way) = self.ways.get_mut(&from) else { continue };
+            // Whether a link is dead is not waited for: it has its probes one after another.
+            let is_silent = way.has_answered && (1..=LONG_PATIENCE).contains(&way.unanswered);
+            let is_due = way.rests % rest == 0 || is_silent;
+            way.rests = if way.rests % rest == 0 { rest - 1 } else { way.rests % rest - 1 };
+            if if self.is_trial { way.is_tried() } else { !is_due } {
+                continue;
+            }
             way.unanswered = way.unanswered.saturating_add(1);
             let [own, far] = way.macs;
             let mut frame = [far.0, own.0].concat();
@@ -229,9 +242,41 @@ impl Wires {
 
     /// Whether every link between switches that take probes was tried.
     pub(crate) fn are_tried(&self) -> bool {
-        let is_tried =
-            |way: &Way| way.has_answered || way.elsewhere.is_some() || way.unanswered > PATIENCE + 1;
-        self.ways.iter().all(|(from, way)| is_tried(way) || !self.is_open(from, &way.to))
+        self.ways.iter().all(|(from, way)| way.is_tried() || !self.is_open(from, &way.to))
+    }
+
+    /// What is known of the links between these switches.
+    pub(crate) fn links(&self, is_meant: impl Fn(&str) -> bool) -> Links {
+        let mut links = Links::default();
+        for (from, way) in self.ways.iter().filter(|(from, way)| **from < way.to) {
+            if !is_meant(&from.0) || !is_meant(&way.to.0) {
+                continue;
+            }
+            let both = [way].into_iter().chain(self.ways.get(&way.to));
+            if both.clone().all(|way| way.has_answered || way.told.is_some()) {
+                links.tried += 1;
+                continue;
+            }
+            let ends = [from, &way.to];
+            let why = if let Some(end) = ends.iter().find(|end| !self.ready.contains(&end.0)) {
+                format!("{} takes no probes", end.0)
+            } else if let Some(end) = ends.iter().find(|end| self.down.contains(**end)) {
+                format!("{} is down", words(end))
+            } else if let Some((end, _)) = ends.iter().zip(both).find(|(_, way)| way.unanswered == 0) {
+                format!("{} has taken no probe yet", end.0)
+            } else {
+                "no probe came back".to_owned()
+            };
+            links.untried.entry(why).or_default().push(format!("{} to {}", words(from), words(&way.to)));
+        }
+        links
+    }
+}
+
+impl Way {
+    /// It answered, or has had its chance.
+    fn is_tried(&self) -> bool {
+        self.has_answered || self.elsewhere.is_some() || self.unanswered > PATIENCE + 1
     }
 }
 

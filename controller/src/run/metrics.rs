@@ -47,6 +47,11 @@ struct ReloadLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LinkLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct QueueLabels {
     switch: String,
     port: u16,
@@ -78,6 +83,7 @@ pub fn metrics_text(status: &Status) -> String {
     leads(own, status);
     faults(own, status);
     replacing(own, status);
+    links(own, status);
     gauges(own, status);
     tallies(own, status);
     queues(&mut registry, status);
@@ -126,6 +132,14 @@ fn replacing(registry: &mut Registry, status: &Status) {
     let help = "Switches that wait for a new program, or are given it";
     registry.register("programs_waiting", help, waiting);
     registry.register("programs_stopped", "1 while replacing programs does not go on", stopped);
+}
+
+fn links(registry: &mut Registry, status: &Status) {
+    let family = Family::<LinkLabel, Gauge>::default();
+    for (state, count) in [("tried", status.links.tried), ("untried", status.links.untried())] {
+        family.get_or_create(&LinkLabel { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    registry.register("links", "Links between switches that probes have tried, or not yet", family);
 }
 
 fn gauges(registry: &mut Registry, status: &Status) {

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a `run` of the fabric tells over HTTP: what routes leave out, and how far programs are
-//! replaced.
+//! What a `run` of the fabric tells over HTTP: what routes leave out, how far programs are
+//! replaced, and which links were tried.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
-use crate::run::{Fault, Replacing};
-
-/// The longest answer that is read.
-const LONGEST: u64 = 16 << 20;
+use crate::run::{Fault, Links, Replacing};
 
 /// What a `run` tells.
 #[derive(Default)]
 pub(super) struct RunState {
     pub faults: Vec<Fault>,
     pub replacing: Replacing,
+    pub links: Links,
 }
 
 /// Asks; an error says whom and why not. An address that is everybody's is asked on this machine.
@@ -29,23 +26,25 @@ pub(super) async fn ask(at: SocketAddr, patience: Duration) -> Result<RunState, 
         ip => ip,
     };
     let at = SocketAddr::new(ip, at.port());
-    let asked = tokio::time::timeout(patience, async {
-        Ok(RunState { faults: page(at, "/faults").await?, replacing: page(at, "/programs").await? })
-    });
-    let answer = asked.await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
-    answer.map_err(|error: String| format!("no `run` of this fabric at {at} ({error})"))
+    let (tell, told) = oneshot::channel();
+    // A runtime would wait for its own threads.
+    std::thread::spawn(move || tell.send(pages(at)));
+    let answer = match tokio::time::timeout(patience, told).await {
+        Ok(answer) => answer.unwrap_or_else(|error| Err(error.to_string())),
+        Err(_) => Err(format!("no answer within {patience:?}")),
+    };
+    answer.map_err(|error| format!("no `run` of this fabric at {at} ({error})"))
 }
 
-async fn page<T: DeserializeOwned>(at: SocketAddr, path: &str) -> Result<T, String> {
-    let text = get(at, path).await.map_err(|error| error.to_string())?;
-    let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
-    serde_json::from_str(body).map_err(|_| format!("that is no {path} of a `run`"))
+fn pages(at: SocketAddr) -> Result<RunState, String> {
+    Ok(RunState {
+        faults: page(at, "/faults")?,
+        replacing: page(at, "/programs")?,
+        links: page(at, "/links")?,
+    })
 }
 
-async fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(at).await?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
-    let mut text = String::new();
-    stream.take(LONGEST).read_to_string(&mut text).await?;
-    Ok(text)
+fn page<T: DeserializeOwned>(at: SocketAddr, path: &str) -> Result<T, String> {
+    let body = trimwire_metrics_http::get(at, path).map_err(|error| error.to_string())?;
+    serde_json::from_str(&body).map_err(|_| format!("that is no {path} of a `run`"))
 }

@@ -192,6 +192,7 @@ async fn exchanged_cables_are_named_left_out_of_routes_and_refused_by_apply() {
     let (fabric, artifacts) = (lab.fabric(), Artifacts::embedded().unwrap());
     let report = apply(&fabric, &artifacts, &Options::default()).await.unwrap();
     assert!(report.is_ok(), "{report}");
+    assert!(report.to_string().ends_with("\n4 of 4 links tried"), "{report}");
     let controller = started(&fabric).await;
     all_well(&controller, &[]).await;
     until_ports(&fabric, &[], &[1, 2], &[1, 2]).await;
@@ -238,6 +239,33 @@ async fn exchanged_cables_are_named_left_out_of_routes_and_refused_by_apply() {
     controller.stop().await;
     let report = apply(&fabric, &artifacts, &Options::default()).await.unwrap();
     assert!(report.is_ok(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_that_no_probe_crosses_are_named_by_apply_by_a_run_and_by_watch() {
+    let switches = start();
+    let fabric =
+        leaf_spine([0, 1, 2, 3].map(|at: usize| switches[at].address), "interval: 100ms, hold_down: 300ms");
+    let (artifacts, options) = (Artifacts::embedded().unwrap(), Options::default());
+    let report = apply(&fabric, &artifacts, &options).await.unwrap();
+    assert!(report.is_ok(), "switches may be started without their interfaces: {report}");
+    let links = "0 of 4 links tried
+  not tried, no probe came back: leaf1:1 to spine1:1, leaf1:2 to spine2:1, leaf2:1 to spine1:2, leaf2:2 to spine2:2";
+    assert!(report.to_string().ends_with(links), "{report}");
+
+    let controller = started(&fabric).await;
+    eventually("probes are sent", || {
+        let found = controller.status().links.to_string();
+        if found == links { Ok(()) } else { Err(found) }
+    })
+    .await;
+    let address = controller.metrics_address().unwrap();
+    let metrics = get(address, "/metrics").await;
+    assert!(metrics.contains("trimwire_controller_links{state=\"untried\"} 4"), "{metrics}");
+    let mut watching = Watch::new(&fabric, &artifacts, &options, Duration::from_secs(1), Some(address));
+    let table = watching.next().await.table(false);
+    assert!(table.contains(links), "{table}");
+    controller.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last step of a row on its way back: signs, zero blocks, scale, format.
 
+use crate::rotate::hadamard::{CACHE_BLOCK, Leave, transform_block_to};
 use crate::rotate::scale::RowScale;
-use crate::simd::{Format, Lanes};
+use crate::simd::{Ahead, Format, Lanes};
 use crate::wire::BLOCK;
+
+/// Blocks of a piece.
+const BLOCKS: usize = CACHE_BLOCK / BLOCK;
 
 /// What is left to do when a row is transformed.
 pub(crate) struct Finish<'a> {
@@ -17,7 +21,58 @@ pub(crate) struct Finish<'a> {
     pub(crate) stream: bool,
 }
 
+/// Finishes vectors as they come out of the transform.
+struct Last<'a, L: Lanes, F, const STREAM: bool> {
+    signs: &'a [u32; BLOCKS],
+    by: L::F,
+    out: &'a mut [[F; BLOCK]; BLOCKS],
+}
+
+impl<L: Lanes, F: Format, const STREAM: bool> Leave<L> for Last<'_, L, F, STREAM> {
+    #[inline(always)]
+    fn leave(&mut self, lanes: L, at: usize, v: L::F, _: &mut L::Line) {
+        let (block, at) = (at / (BLOCK / L::N), at % (BLOCK / L::N));
+        let v = lanes.mul(lanes.flip(v, self.signs[block], at), self.by);
+        let to = &mut self.out[block];
+        if STREAM { F::stream(lanes, v, to, at) } else { F::store(lanes, v, to, at) }
+    }
+}
+
 impl Finish<'_> {
+    /// Transforms a row of one piece and finishes it while it is in registers: what is stored
+    /// misses the first-level cache, and the transform has something to do meanwhile. Returns
+    /// whether it did. It does not with fewer than sixteen lanes or where the row has padding, and
+    /// not for sums: their loads miss as well, and the processor foresees only those in order.
+    #[inline(always)]
+    pub(crate) fn transform<L: Lanes, F: Format>(
+        &self,
+        lanes: L,
+        values: &mut [f32],
+        out: &mut [F],
+        ahead: &mut Ahead,
+    ) -> bool {
+        let (Some(signs), Some(out)) = (self.signs.first_chunk(), out.as_chunks_mut().0.first_chunk_mut())
+        else {
+            return false;
+        };
+        if L::N < 16 || values.len() != CACHE_BLOCK || self.add {
+            return false;
+        }
+        let by = lanes.splat(self.scale.inverse());
+        if self.stream {
+            transform_block_to(lanes, values, &mut Last::<_, _, true> { signs, by, out }, ahead);
+        } else {
+            transform_block_to(lanes, values, &mut Last::<_, _, false> { signs, by, out }, ahead);
+        }
+        for (to, _) in out.iter_mut().zip(self.zeros).filter(|(_, zero)| **zero) {
+            *to = [F::ZERO; BLOCK];
+        }
+        if self.stream {
+            lanes.fence();
+        }
+        true
+    }
+
     /// Flips the signs back, takes the working scale off and stores or adds.
     #[inline(always)]
     pub(crate) fn finish<L: Lanes, F: Format>(&self, lanes: L, values: &[f32], out: &mut [F]) {

@@ -245,6 +245,10 @@ impl InverseRow {
         out: &mut [F],
     ) {
         let Units { scale, .. } = self.units;
+        let to = Finish { signs, zeros, scale, add: self.put == Put::Add, stream: self.stream };
+        if self.transformed == 0 && !self.twice && to.transform(lanes, values, out, &mut self.ahead) {
+            return;
+        }
         for block in values[self.transformed..].chunks_mut(CACHE_BLOCK) {
             transform_block(lanes, block, &mut self.ahead);
         }
@@ -252,7 +256,6 @@ impl InverseRow {
             transform_again(lanes, values, 1.0, second_signs);
         }
         join_blocks(lanes, values, &mut self.ahead);
-        let to = Finish { signs, zeros, scale, add: self.put == Put::Add, stream: self.stream };
         to.finish(lanes, values, out);
     }
 }

@@ -1,31 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rotated coordinates of one packet to the planes of their code words.
 //!
-//! The steps of one coordinate depend on each other, and a processor looks only some hundred
-//! instructions ahead. So a packet goes through three short loops with independent turns instead of
-//! one long one: codes, bytes, bit-planes. Their intermediate results stay in the first-level
-//! cache.
+//! Two loops over its blocks: code words and their bytes, then bit-planes. What is between them
+//! stays in the first-level cache.
 
 use crate::quantise::quantiser::{Compander, Zones};
 use crate::simd::{Ahead, Kernel, Lanes, Planes};
 use crate::wire::BLOCK;
 
-/// Blocks of a run: enough for a packet of the usual size.
-const RUN: usize = 16;
 /// Blocks of the longest packet.
 const BLOCKS: usize = 255;
 
 /// Results between the loops.
 #[derive(Debug)]
 pub(crate) struct QuantiseScratch {
-    codes: [[u32; BLOCK]; RUN],
     /// Upper bytes of code words, in the backend's order.
     pub(super) upper: [[u8; BLOCK]; BLOCKS],
 }
 
 impl Default for QuantiseScratch {
     fn default() -> Self {
-        Self { codes: [[0; BLOCK]; RUN], upper: [[0; BLOCK]; BLOCKS] }
+        Self { upper: [[0; BLOCK]; BLOCKS] }
     }
 }
 
@@ -68,29 +63,20 @@ impl Kernel for Quantise<'_> {
         let (b, c) = bytes.split_at_mut(n.min(bytes.len()));
         let (b, c) = (b.as_chunks_mut::<BLOCK>().0, c.as_chunks_mut::<BLOCK>().0);
         let (mut no_b, mut no_c) = ([0; BLOCK], [0; BLOCK]);
-        let QuantiseScratch { codes, upper } = room;
-        let blocks = values.as_chunks::<BLOCK>().0;
-        let words = words.as_chunks_mut::<BLOCK>().0;
-        let mut first = 0;
-        while first < blocks.len() {
-            let values = &blocks[first..(first + RUN).min(blocks.len())];
-            for (values, codes) in values.iter().zip(&mut *codes) {
-                ahead.line();
-                codes_of(lanes, &compander, inverse, values, codes);
+        let QuantiseScratch { upper } = room;
+        let mut words = words.as_chunks_mut::<BLOCK>().0.iter_mut();
+        let (mut b, mut c) = (b.iter_mut(), c.iter_mut());
+        for (values, upper) in values.as_chunks::<BLOCK>().0.iter().zip(&mut *upper) {
+            let mut codes = [0; BLOCK];
+            ahead.line();
+            codes_of(lanes, &compander, inverse, values, &mut codes);
+            if let Some(words) = words.next() {
+                words_of(lanes, values, &codes, words);
             }
-            if let Some(words) = words.get_mut(first..first + values.len()) {
-                for (i, words) in words.iter_mut().enumerate() {
-                    words_of(lanes, &values[i], &codes[i], words);
-                }
-            }
-            for (i, values) in values.iter().enumerate() {
-                // Planes that are not sent are dropped.
-                let b = b.get_mut(first + i).unwrap_or(&mut no_b);
-                let c = c.get_mut(first + i).unwrap_or(&mut no_c);
-                ahead.line();
-                lanes.split_codes(values, &codes[i], &mut upper[first + i], [b, c]);
-            }
-            first += RUN;
+            // Planes that are not sent are dropped.
+            let bytes = [b.next().unwrap_or(&mut no_b), c.next().unwrap_or(&mut no_c)];
+            ahead.line();
+            lanes.split_codes(values, &codes, upper, bytes);
         }
         turn_planes(lanes, upper, n, planes, bits);
     }

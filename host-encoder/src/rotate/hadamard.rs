@@ -55,6 +55,35 @@ pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut
     later_levels(lanes, block, ahead);
 }
 
+/// Where the last levels of a piece of [`CACHE_BLOCK`] coordinates leave its vectors.
+pub(crate) trait Leave<L: Lanes> {
+    /// Takes vector `at`, which was loaded from `place`.
+    fn leave(&mut self, lanes: L, at: usize, v: L::F, place: &mut L::Line);
+}
+
+/// Leaves vectors where they were.
+struct InPlace;
+
+impl<L: Lanes> Leave<L> for InPlace {
+    #[inline(always)]
+    fn leave(&mut self, lanes: L, _: usize, v: L::F, place: &mut L::Line) {
+        lanes.store(place, v);
+    }
+}
+
+/// [`transform_block`] of a piece of [`CACHE_BLOCK`] coordinates with sixteen lanes, the last step
+/// of which is the caller's.
+#[inline(always)]
+pub(crate) fn transform_block_to<L: Lanes>(
+    lanes: L,
+    block: &mut [f32],
+    to: &mut impl Leave<L>,
+    ahead: &mut Ahead,
+) {
+    first_levels(lanes, block, ahead);
+    four_levels(lanes, block, to, ahead);
+}
+
 /// What two rotations have between them: the levels between a row's pieces, then scale, signs, and
 /// levels within pieces.
 #[inline(always)]
@@ -99,7 +128,7 @@ fn enter_again<L: Lanes>(lanes: L, group: &mut [L::Line], by: L::F, words: &[u32
 pub(crate) fn later_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
     // With sixteen lanes there are registers for sixteen vectors.
     if L::N == 16 && block.len() == CACHE_BLOCK {
-        return four_levels(lanes, block, ahead);
+        return four_levels(lanes, block, &mut InPlace, ahead);
     }
     levels(lanes, block, group_len::<L>(), ahead);
 }
@@ -256,7 +285,7 @@ fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize, ahead: &
 
 /// The last four levels of a piece, which distances are constants of.
 #[inline(always)]
-fn four_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
+fn four_levels<L: Lanes>(lanes: L, block: &mut [f32], to: &mut impl Leave<L>, ahead: &mut Ahead) {
     const PART: usize = CACHE_BLOCK / 256;
     for lines in L::lines_mut(block).as_chunks_mut::<{ 16 * PART }>().0 {
         for i in 0..PART {
@@ -269,7 +298,7 @@ fn four_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
             }
             v = sixteen::<L, true>(lanes, v);
             for k in 0..16 {
-                lanes.store(&mut lines[k * PART + i], v[k]);
+                to.leave(lanes, k * PART + i, v[k], &mut lines[k * PART + i]);
             }
         }
     }

@@ -44,12 +44,13 @@ impl Kernel for Words<'_> {
             let blocks = lanes.add_u(ramp, lanes.splat_u((group * L::N) as u32));
             let counter = [blocks, lanes.splat_u(row), lanes.splat_u(message), lanes.splat_u(rank)];
             let out = rounds(lanes, counter, self.seed);
-            for (w, v) in out.into_iter().enumerate() {
-                let mut lane = [0; 16];
-                lanes.to_array(v, &mut lane);
-                for (block, value) in words.as_chunks_mut::<4>().0.iter_mut().zip(lane) {
-                    block[w] = value;
-                }
+            let mut columns = [[0; 16]; 4];
+            for (v, column) in out.into_iter().zip(&mut columns) {
+                lanes.to_array(v, column);
+            }
+            let [a, b, c, d] = &columns;
+            for (i, block) in words.as_chunks_mut::<4>().0.iter_mut().enumerate().take(16) {
+                *block = [a[i], b[i], c[i], d[i]];
             }
         }
     }

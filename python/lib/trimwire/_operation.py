@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: Planes that are sent unless the caller says otherwise: two bytes a coordinate.
+#: Planes that are sent unless the caller says otherwise: two bytes a coordinate. PyTorch's gradients have a default of their own
+#: (`trimwire.torch.Options`).
 DEFAULT_PLANES = 9
 #: Bytes of an IP packet, as `Group.connect` takes them.
 MTU_LEAST, MTU_MOST = 576, 9_216

@@ -6,12 +6,15 @@ use crate::TransportError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{LazyLock, Mutex};
 use trimwire_agent::cores::{Cores, CoresError, channels_of};
 use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
-use trimwire_agent::driver::{Checksums, Link as _, Receive, UdpConfig, UdpLink};
+use trimwire_agent::driver::{Checksums, Link as _, Receive, Shared, UdpConfig, UdpLink};
+
+/// What the groups of this process have together.
+static SHARED: LazyLock<Shared> = LazyLock::new(Shared::default);
 
 pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
@@ -111,7 +114,7 @@ impl Socket {
         let config = UdpConfig::on(&addresses, port)
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
         let config = UdpConfig { data_sockets: paths, receive, checksums, ..config };
-        let links = UdpLink::open_channels(&config, channels).map_err(failed)?;
+        let links = UdpLink::open_channels(&config, channels, &SHARED).map_err(failed)?;
         let link = links.first().ok_or_else(|| failed("no link"))?;
         let (address, mtu) = (link.local_address(), link.mtu());
         Ok(Self { links: Mutex::new(Some(links)), channels: channels.into(), address, addresses, mtu })

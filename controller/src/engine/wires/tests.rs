@@ -250,14 +250,77 @@ fn another_file_forgets_links_that_are_gone_or_lead_elsewhere() {
     assert_eq!(net.told(), ["leaf1:1 well"]);
 }
 
+/// A round of probes over all links of a fat tree, answered where `is_alive`; how many were sent.
+fn round(wires: &mut Wires, switches: &[String], is_alive: impl Fn(&Place) -> bool) -> usize {
+    let mut sent = 0;
+    for switch in switches {
+        for (port, frame) in wires.probes(switch) {
+            let from = (switch.clone(), port);
+            sent += 1;
+            if is_alive(&from) {
+                let to = wires.ways[&from].to.clone();
+                wires.arrived(&to, &frame);
+            }
+        }
+    }
+    sent
+}
+
 #[test]
-fn large_fabrics_have_no_more_probes_a_second_than_middling_ones() {
-    let mut net = Net::new();
-    assert_eq!(net.wires.period(), PERIOD);
+fn large_fabrics_have_no_more_probes_a_second_than_middling_ones_and_ask_at_once_where_none_comes() {
     let text = "version: 1
 topology:
-  fat_tree: { k: 8, hosts_per_edge: 2, host_speed: 25Gbps, addresses: { grpc: \"127.0.0.1:20000\" } }
+  fat_tree: { k: 16, hosts_per_edge: 2, host_speed: 25Gbps, addresses: { grpc: \"127.0.0.1:20000\" } }
 ";
-    net.take(text);
-    assert_eq!((net.wires.ways.len(), net.wires.period()), (512, Duration::from_millis(1_024)));
+    let fabric = Fabric::from_yaml(text, "fabric.yaml").unwrap();
+    let switches: Vec<String> = fabric.switches.keys().cloned().collect();
+    let mut wires = Wires::default();
+    wires.of(&Topology::of(&fabric), switches.iter());
+    switches.iter().for_each(|name| wires.ready(name, true));
+    let (ways, rest) = (wires.ways.len(), wires.rest() as usize);
+    assert_eq!((ways, rest), (4_096, 33), "125 a round, four rounds a second");
+    let sent: Vec<usize> = (0..2 * rest).map(|_| round(&mut wires, &switches, |_| true)).collect();
+    assert_eq!(sent.iter().sum::<usize>(), 2 * ways);
+    assert!(sent.iter().all(|sent| (100..150).contains(sent)), "evenly: {sent:?}");
+    assert_eq!(wires.links(|_| true), Links { tried: ways / 2, ..Links::default() });
+
+    let dead = wires.ways.keys().nth(1_234).unwrap().clone();
+    let is_alive = |from: &Place| *from != dead;
+    let told = (0..2 * rest).position(|_| {
+        round(&mut wires, &switches, is_alive);
+        !wires.take_verdicts().is_empty()
+    });
+    assert!(told.is_some_and(|rounds| rounds <= rest + PATIENCE as usize + 1), "{told:?}");
+}
+
+#[test]
+fn a_trial_asks_each_link_until_it_answers_and_tells_which_it_knows_nothing_of() {
+    let mut net = Net::new();
+    net.wires.begin_trial();
+    // No frame crosses leaf2:1, and nothing is known of why.
+    let half = |from: &str| Net::straight(from).filter(|_| from != "leaf2:1" && from != "spine1:2");
+    net.probe(half);
+    assert!(!net.wires.are_tried());
+    assert!(net.wires.probes("leaf1").is_empty(), "it has answered");
+    for _ in 0..=PATIENCE {
+        net.probe(half);
+    }
+    assert!(net.wires.are_tried() && net.told().is_empty());
+    let links = net.wires.links(|_| true);
+    assert_eq!(links.to_string(), "1 of 2 links tried\n  not tried, no probe came back: leaf2:1 to spine1:2");
+    assert_eq!(net.wires.links(|name| name != "leaf2").untried(), 0, "of these switches alone");
+
+    let mut net = Net::new();
+    net.wires.begin_trial();
+    for _ in 0..2 * PATIENCE {
+        net.probe(half);
+        net.wires.unsent(&place("leaf2:1"));
+    }
+    assert!(!net.wires.are_tried(), "nothing was sent");
+    let why = |net: &Net| net.wires.links(|_| true).untried.into_keys().collect::<Vec<_>>();
+    assert_eq!(why(&net), ["leaf2 has taken no probe yet"]);
+    net.wires.link("spine1", 2, false);
+    assert_eq!(why(&net), ["spine1:2 is down"]);
+    net.wires.ready("spine1", false);
+    assert_eq!(why(&net), ["spine1 takes no probes"], "the other link has answered");
 }

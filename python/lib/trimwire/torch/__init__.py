@@ -9,47 +9,35 @@ As the backend of everything:
 Beside another backend, for gradients only:
 
     model = DistributedDataParallel(model)
-    trimwire.torch.register(model)
+    model.register_comm_hook(TrimwireState(), trimwire_hook)
 
 Without a network:
 
-    trimwire.torch.register(model, simulate=trimwire.torch.Simulation(trim_rate=0.25))
+    model.register_comm_hook(TrimwireState(simulate=Simulation(trim_rate=0.25)), trimwire_hook)
 """
 
 from ._backend import BACKEND, of
 from ._epochs import shrink
 from ._errors import CollectiveError
-from ._hook import Hook, register
-from ._options import Options, options
-from ._plan import Plan
-from ._profile import Profile, profile
+from ._options import Network, Options, options
 from ._rendezvous import connect
 from ._resync import Resync
 from ._scalars import Scalars
-from ._simulated import SimulatedHook, Simulation
+from ._simulated import Simulation
 from ._state import TrimwireState, trimwire_hook
-from ._trace import Trace, Traced, trace
 
 __all__ = [
     "BACKEND",
     "CollectiveError",
-    "Hook",
+    "Network",
     "Options",
-    "Plan",
-    "Profile",
     "Resync",
     "Scalars",
-    "SimulatedHook",
     "Simulation",
-    "Trace",
-    "Traced",
     "TrimwireState",
     "connect",
     "of",
     "options",
-    "profile",
-    "register",
     "shrink",
-    "trace",
     "trimwire_hook",
 ]

@@ -171,7 +171,7 @@ def _create(about: Any, pg_options: object) -> Any:
         native = connect(store, rank, world, timeout=timeout, options=chosen, apart=dist.is_initialized())
         if not dist.is_initialized():
             announce(native, chosen, lossy=chosen.gradients == "lossy")
-        arguments = {"address": native.address.rsplit(":", 1)[0].strip("[]"), "receive": chosen.receive, "checksums": chosen.checksums, "mtu": native.agreed_mtu, "seal_key": chosen._secret, "rate_bps": chosen.rate_bps, "give_up": chosen.give_up}
+        arguments = {"address": native.address.rsplit(":", 1)[0].strip("[]"), "receive": chosen.network.receive, "checksums": chosen.network.checksums, "mtu": native.agreed_mtu, "seal_key": chosen._secret, "rate_bps": chosen.network.rate_bps, "give_up": chosen.give_up}
     else:
         native = before.heritage()
         arguments = before._channels._arguments

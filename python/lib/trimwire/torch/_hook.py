@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import datetime
-import os
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from .._adaptive import Adaptive
@@ -22,31 +20,18 @@ from ._errors import CollectiveError
 from ._future import Promise, until_done
 from ._memory import length, of_one_dimension, padded, put_back, words
 from ._operations import FLOATS
-from ._options import Changes, Options, changed, current
-from ._plan import Plan, Treatment
-from ._rendezvous import announce, connect, decline
-from ._simulated import SimulatedHook, Simulation
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from ._options import Options
+from ._rendezvous import announce, connect
 
 _CLASSES = 8
 
 
 class Hook:
-    """What `register` gives DistributedDataParallel: averages buckets of gradients over the ranks."""
+    """Averages buckets of gradients over the ranks of a group."""
 
-    def __init__(
-        self,
-        group: Group,
-        options: Options,
-        *,
-        plan: Plan | None = None,
-        names: dict[torch.nn.Parameter, str] | None = None,
-    ) -> None:
+    def __init__(self, group: Group, options: Options, adaptive: Adaptive | None) -> None:
         self.group, self.planes, self.consistent, self._smallest = group, options.planes, options.consistent, options.smallest
-        self.adaptive = None if options.adaptive is None else Adaptive(options.adaptive, options.planes)
-        self._plan, self._names = plan, names or {}
+        self.adaptive = adaptive
         self._coder = Coder(group, options.codec)
         self._buckets = 1
         self._lock = threading.Lock()
@@ -77,32 +62,16 @@ class Hook:
                 # What the ranks have told each other of the step before: the computation since then has hidden it.
                 self.adaptive.hear()
             planes, pace = self.adaptive.planes, self.adaptive.pace
-        pieces = [(0, flat.numel(), Treatment(planes, full=False))]
-        if self._plan is not None and bucket is not None:
-            pieces = self._plan.pieces(bucket, self._names)
-        small = of_one_dimension(bucket, self._smallest) if self._plan is None and bucket is not None else []
+        small = [] if bucket is None else of_one_dimension(bucket, self._smallest)
         # Norms and biases are few, and adaptive optimisers feel an error of any of them: they go exactly besides.
         apart = torch.cat([flat[begin:end] for begin, end in small]).float() if small else None
-        works = [
-            all_reduce(
-                flat[begin:end],
-                average=True,
-                planes=treatment.planes,
-                full=treatment.full,
-                consistent=self.consistent,
-                # Buckets have up to 2^16 pieces each.
-                tag=index + (nth << 16),
-                layer_class=layer_class,
-                pace=pace,
-            )
-            for nth, (begin, end, treatment) in enumerate(pieces)
-        ]
+        works = [all_reduce(flat, average=True, planes=planes, consistent=self.consistent, tag=index, layer_class=layer_class, pace=pace)]
         if apart is not None:
             # Kernels sum what may be trimmed; without waiting for the GPU there is no more exact way. Replicas that
             # may differ may be GPUs and hosts, which have to send alike.
             raw = kernels is None and self.consistent
             exactly = {"exact": True} if raw else {"planes": PLANES, "full": True}
-            works.append(all_reduce(apart, average=True, tag=index + (len(pieces) << 16), layer_class=layer_class, **exactly))
+            works.append(all_reduce(apart, average=True, tag=index + (1 << 16), layer_class=layer_class, **exactly))
         with self._lock:
             self._works += works
             self._open, self._last = self._open + len(works), last
@@ -170,124 +139,37 @@ class Hook:
         """Totals: operations, packets received, trimmed and missing, bytes sent, seconds; with an algorithm, its ratio, planes, pace and steps."""
         return {**self.group.stats(), **({} if self.adaptive is None else self.adaptive.stats())}
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: with an algorithm what it knows of the network, the same at all ranks; else nothing."""
-        return {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what a checkpoint kept. On all ranks, before the first step."""
-        if self.adaptive is not None:
-            if "adaptive" not in state:
-                raise ValueError("the state has no 'adaptive': it was kept without an algorithm")
-            self.adaptive.load_state_dict(state["adaptive"])
-        elif state:
-            raise ValueError(f"the state has {', '.join(map(repr, state))}, and this hook no algorithm: register(model, adaptive=…)")
-
     def close(self) -> None:
         """Ends; what is under way fails."""
         self.group.close()
 
 
-# Without annotations: DistributedDataParallel compares them with its own types, which are strings here.
-def _average(hook, bucket):  # type: ignore[no-untyped-def]
-    return hook.average(bucket)
-
-
-def register(
-    model: DistributedDataParallel,
-    *,
-    plan: str | os.PathLike[str] | None = None,
-    fallback: bool = False,
-    store: dist.Store | None = None,
-    simulate: Simulation | None = None,
-    options: Options | None = None,
-    **changes: Unpack[Changes],
-) -> Hook | SimulatedHook | None:
-    """Has `model` average its gradients through Trimwire. Its process group, of whatever backend, does everything else.
-
-    Buckets on a GPU are encoded and decoded there, in Triton's kernels (docs/reference/gpu.md); `codec="host"` has the host do it.
-
-    Args:
-        model: whose gradients may be trimmed.
-        plan: a file of `trimwire-lab plan --json`: tensors are sent as it says. One that was made for another model is refused.
-        fallback: a transport that cannot start is a warning, and gradients go the ordinary way, at all ranks alike.
-        store: where ranks learn each other's addresses; the process group's by default.
-        simulate: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
-        options: how the group works; those of `trimwire.torch.options` by default.
-        changes: some of `Options`, of `adaptive` for instance: a planes algorithm says after every step with how many planes the next one is sent. Its state is in the hook's `state_dict()`.
-
-    Returns:
-        The hook; None where the transport cannot start and `fallback` is given.
-
-    Raises:
-        RuntimeError: the transport cannot start at a rank, which is named.
-        TypeError: there is no such option; the text names the nearest.
-        ValueError: an option has a value that it cannot have, or two of `plan`, `simulate` and `adaptive` are given.
-    """
-    process_group = model.process_group
-    try:
-        chosen = changed(current() if options is None else options, dict(changes))
-    except ValueError as error:
-        # Perhaps of this rank alone, and the others wait.
-        if simulate is not None or not dist.is_initialized():
-            raise
-        agree_to_start(process_group, error, fallback=fallback, store=store)
-        return None
-    given = [name for name, value in (("adaptive", chosen.adaptive), ("plan", plan), ("simulate", simulate)) if value is not None]
-    if len(given) > 1:
-        raise ValueError(f"{given[0]} and {given[1]}: one of them says what is sent, give the other up")
-    # What is wrong with these is the same at all ranks, and an error of its own.
-    if chosen.adaptive is not None:
-        Adaptive(chosen.adaptive, chosen.planes)
-    made = None if plan is None else Plan(plan, chosen.planes)
-    named = dict(model.module.named_parameters())
-    if made is not None:
-        made.check(named)
-    if simulate is not None:
-        simulated = SimulatedHook(process_group, simulate)
-        model.register_comm_hook(simulated, _average)
-        return simulated
-    group = agree_to_start(process_group, chosen, fallback=fallback, store=store, plan=None if made is None else made.digest)
-    if group is None:
-        return None
-    hook = Hook(group, chosen, plan=made, names={parameter: name for name, parameter in named.items()})
-    model.register_comm_hook(hook, _average)
-    return hook
-
-
-def agree_to_start(process_group: dist.ProcessGroup, options: Options | ValueError, *, fallback: bool, store: dist.Store | None = None, plan: str | None = None, ranks: list[int] | None = None) -> Group | None:
-    """A group of the ranks of `process_group`, or of some of them, where it can start at all ranks; None where it cannot and need not.
+def agree_to_start(process_group: dist.ProcessGroup, options: Options, *, fallback: bool, ranks: list[int]) -> Group | None:
+    """A group of some of the ranks of `process_group`, where it can start at all ranks; None where it cannot and need not.
 
     Args:
         process_group: all of its ranks call this.
-        options: how the group works; or why this rank cannot tell.
+        options: how the group works.
         fallback: it need not start.
-        store: the process group's by default.
-        plan: as `connect`.
-        ranks: of the process group, those that this rank's group is of; all by default. Each rank is in one such group.
+        ranks: of the process group, those that this rank's group is of. Each rank is in one such group.
 
     Raises:
         RuntimeError: it cannot start, and has to.
     """
     rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
-    members = list(range(world)) if ranks is None else ranks
-    shared = store if store is not None else _store(process_group)
-    shared = dist.PrefixStore("-".join(map(str, members[:1])), shared)
+    shared = dist.PrefixStore(str(ranks[0]), _store(process_group))
     timeout = _timeout(process_group)
     group: Group | None = None
     problem: str | None = None
     try:
-        if isinstance(options, ValueError):
-            decline(shared, members.index(rank), len(members), timeout, options)
-            raise options
-        group = connect(shared, members.index(rank), len(members), timeout=timeout, options=options, plan=plan)
+        group = connect(shared, ranks.index(rank), len(ranks), timeout=timeout, options=options)
     except Exception as error:  # Of whatever kind: the others have to hear of it.
         problem = f"rank {rank}: {type(error).__name__}: {error}"
     problems: list[str | None] = [None] * world
     dist.all_gather_object(problems, problem, group=process_group)
     said = [text for text in problems if text is not None]
     if not said:
-        if group is not None and rank == 0 and isinstance(options, Options):
+        if group is not None and rank == 0:
             announce(group, options, lossy=True)
         return group
     if group is not None:

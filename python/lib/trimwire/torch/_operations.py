@@ -128,6 +128,17 @@ class Operations:
         made.begin()
         return made
 
+    def _root(self, options: Any) -> int:
+        """The rank that a call's options name, or are; the first where there are none.
+
+        Raises:
+            ValueError: there is no such rank.
+        """
+        root = options if isinstance(options, int) else 0 if options is None else int(options.rootRank)
+        if not 0 <= root < self._world:
+            raise ValueError(f"trimwire: invalid root rank: {root}; there are {self._world} ranks")
+        return root
+
     # Sums.
 
     def _is_sum(self, tensor: torch.Tensor, op: Any) -> bool:
@@ -183,9 +194,9 @@ class Operations:
 
         return self.native.all_gather(own, everything), reduce
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None, op: Any = None) -> dist.Work:
         """The sum, or another reduction, for all; in place."""
-        op = reduction(opts)
+        tensors, op = _listed(tensors), reduction(opts if op is None else op)
         parts = [self._all_reduce(tensor, op) for tensor in tensors]
         return self._work(_named("all_reduce", tensors), [work for work, _ in parts], tensors, then(*(step for _, step in parts)), opts)
 
@@ -193,9 +204,9 @@ class Operations:
         """Several."""
         return self.allreduce(tensors, opts)
 
-    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
+    def reduce(self, tensors: list[torch.Tensor], opts: Any = None, op: Any = None) -> dist.Work:
         """For one rank: the others send their part to it, and nobody anything else."""
-        op, root = reduction(opts), opts.rootRank
+        tensors, op, root = _listed(tensors), reduction(opts if op is None else op), self._root(opts)
         works: list[Part] = []
         steps = []
         for tensor in tensors:
@@ -221,7 +232,7 @@ class Operations:
         if input.numel() != output.numel() * self._world or input.dtype != output.dtype:
             raise ValueError(f"trimwire: reduce_scatter of {input.numel()} × {input.dtype} into {output.numel()} × {output.dtype} on {self._world} ranks; the input has to be {self._world} times the output, of one type")
         average = op == dist.ReduceOp.AVG
-        lossy = self._is_sum(input, op) and self.chosen.lossy_reduce_scatter and self._may_be_trimmed(input)
+        lossy = self._is_sum(input, op) and self._may_be_trimmed(input)
         if lossy and output.is_contiguous() and (kernels := self._coder.kernels(input)) is not None:
             return self._keep(kernels.reduce_scatter(input, output, average=average, **self._sent("reduce_scatter", input, True)), True), None
         (flat, back), everything = write(output), read(input)
@@ -251,7 +262,7 @@ class Operations:
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> dist.Work:
         """Likewise, of lists; shards need not be of one size."""
-        op = reduction(opts)
+        op, inputs, outputs = reduction(opts), _nested(inputs, outputs), _listed(outputs)
         pairs = []
         for output, parts in zip(outputs, inputs, strict=True):
             if len(parts) != self._world:
@@ -281,14 +292,15 @@ class Operations:
 
     # What moves bytes.
 
-    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any = None, *, root: int | None = None) -> dist.Work:
         """One rank's, for all."""
+        tensors, root = _listed(tensors), self._root(opts if root is None else root)
         works: list[Part] = []
         steps = []
         for tensor in tensors:
-            flat, back = both(tensor) if opts.rootRank != self._own_rank else (read(tensor), None)
+            flat, back = both(tensor) if root != self._own_rank else (read(tensor), None)
             whole, unpad = words_back(flat)
-            works.append(self.native.broadcast(whole, opts.rootRank))
+            works.append(self.native.broadcast(whole, root))
             steps += [unpad, back]
         return self._work(_named("broadcast", tensors), works, tensors, then(*steps), opts)
 
@@ -357,6 +369,7 @@ class Operations:
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> dist.Work:
         """Everybody's, for all, as lists."""
+        outputs, inputs = _nested(outputs, inputs), _listed(inputs)
         pairs = [self._gather_lists(output, own) for output, own in zip(outputs, inputs, strict=True)]
         result = [part for output in outputs for part in output]
         return self._work(_named("all_gather", inputs), [work for work, _ in pairs], result, then(*(step for _, step in pairs)), opts)
@@ -377,9 +390,10 @@ class Operations:
         received = torch.empty(4 * sum(receives), dtype=torch.uint8)
         return self.native.all_to_all(whole, received, sends, receives), received
 
-    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> dist.Work:
+    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> dist.Work:
         """Everybody's, for one rank."""
-        root, works, steps = opts.rootRank, [], []
+        root, works, steps = self._root(opts), [], []
+        outputs, inputs = _nested(outputs, inputs), _listed(inputs)
         for nth, own in enumerate(inputs):
             output = outputs[nth] if root == self._own_rank else []
             if root == self._own_rank and len(output) != self._world:
@@ -398,7 +412,7 @@ class Operations:
 
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, root: int | Any = 0, opts: Any = None) -> dist.Work:
         """Everybody's, for one rank, one behind the other."""
-        root = root if isinstance(root, int) else root.rootRank
+        root = self._root(root)
         work, received = self._to_root(words(read(input)), root)
 
         def take() -> None:
@@ -406,9 +420,10 @@ class Operations:
 
         return self._work(_named("gather", [input]), [work], [output], take if root == self._own_rank else None, opts)
 
-    def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any) -> dist.Work:
+    def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> dist.Work:
         """One rank's parts, one for each."""
-        root, works, steps = opts.rootRank, [], []
+        root, works, steps = self._root(opts), [], []
+        inputs, outputs = _nested(inputs, outputs), _listed(outputs)
         for nth, output in enumerate(outputs):
             flat, back = write(output)
             sends, receives = [0] * self._world, [0] * self._world
@@ -455,11 +470,13 @@ class Operations:
 
     def send(self, tensors: list[torch.Tensor], to: int, tag: int = 0) -> dist.Work:
         """One tensor, to one rank."""
+        tensors = _listed(tensors)
         parts = [self._channels.send(read(tensor), to, tag) for tensor in tensors]
         return self._work(f"send to rank {self._reports.global_rank(to)} of {_sizes(tensors)}", parts, tensors)
 
     def _receive(self, tensors: list[torch.Tensor], source: int | None, tag: int) -> dist.Work:
         parts, steps = [], []
+        tensors = _listed(tensors)
         for tensor in tensors:
             flat, back = write(tensor)
             parts.append(self._channels.receive(flat, source, tag))
@@ -509,6 +526,19 @@ class Operations:
         self._sequence += 1
 
     monitoredBarrier = monitored_barrier
+
+
+def _listed(tensors: Any) -> list[torch.Tensor]:
+    """Tensors, of which one need be in no list: who calls a group itself may give either."""
+    listed = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+    if not listed:
+        raise ValueError("trimwire: requires non-empty tensor list")
+    return list(listed)
+
+
+def _nested(lists: Any, beside: Any) -> Any:
+    """Lists of tensors, of which there is one where `beside` it is one tensor."""
+    return [lists] if isinstance(beside, torch.Tensor) else lists
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -16,20 +16,82 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch.distributed as dist
 
-from .._operation import DEFAULT_PLANES
 from .._native import PLANES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-GRADIENTS = ("exact", "lossy")
-CODECS = ("auto", "host", "triton")
 LONGEST_KEY = 32
+
+
+def _one_of(holder: object, name: str, valid: tuple[str, ...]) -> None:
+    if getattr(holder, name) not in valid:
+        raise ValueError(f"{name}: {getattr(holder, name)!r}; valid are {', '.join(map(repr, valid))}")
+
+
+def _within(holder: object, name: str, least: int, most: int | None = None) -> None:
+    value = getattr(holder, name)
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} {'on' if most is None else f'to {most}'}")
+
+
+def _positive(holder: object, name: str) -> None:
+    value = getattr(holder, name)
+    if value is not None and not value > 0:
+        raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
+
+
+@dataclass(frozen=True)
+class Network:
+    """What who runs the network sets: addresses, ports, speeds. Each has an environment variable, `TRIMWIRE_` and its name in capitals.
+
+    Raises:
+        ValueError: one has a value that it cannot have; the text names both, and what is valid.
+    """
+
+    #: Addresses that this rank listens on, with commas between; None: what TRIMWIRE_SOCKET_IFNAME selects, or what reaches MASTER_ADDR.
+    address: str | None = None
+    #: The first UDP port that this rank listens on; 0: a free one.
+    port: int = 0
+    #: Source ports that data leaves by: ECMP spreads them over paths.
+    paths: int = 16
+    #: Bits a second that a rank sends at most; None: the interface's speed.
+    rate_bps: int | None = None
+    #: Seconds that a queue takes from which switches trim: the fabric file's least `shallow_at` over the line's rate. None: 20 µs.
+    trim_delay: float | None = None
+    #: How packets are taken: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
+    receive: str = "auto"
+    #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
+    checksums: str = "filled"
+    #: Threads that encode and decode; None: the processors of this process but one, at most 4.
+    threads: int | None = None
+    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: four where each rank has as many processors; else, and for tensors of a GPU, with `port`, `threads` or `record`, one.
+    channels: int | None = None
+    #: Ranks that make a group have all been started: of one that was never heard, no operation waits for longer than so many seconds after that, and `give_up`. 0: it is waited for as `operation_timeout` says.
+    rendezvous_timeout: float = 20.0
+    #: A file that what arrives of every packet is written into (docs/reference/transcript.md); `{rank}` is replaced, else `.RANK` appended.
+    record: str | None = None
+    #: HOST:PORT where this process tells its counters in Prometheus' format, the next process of this host (LOCAL_RANK) at the next port; None: nowhere.
+    metrics: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of(self, "receive", ("auto", "socket", "raw"))
+        _one_of(self, "checksums", ("filled", "zero"))
+        _within(self, "port", 0, 65_535)
+        _within(self, "paths", 1, 256)
+        _within(self, "rate_bps", 1)
+        _within(self, "threads", 0)
+        _within(self, "channels", 1, 16)
+        _positive(self, "trim_delay")
+        if not 0 <= self.rendezvous_timeout < math.inf:
+            raise ValueError(f"rendezvous_timeout: {self.rendezvous_timeout!r}; valid are seconds from 0 on")
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a group works. Each option has an environment variable, `TRIMWIRE_` and its name in capitals.
+    """What who trains sets: what is exact, and how exact the rest is. Each has an environment variable, as `Network` has.
 
     Raises:
         ValueError: an option has a value that it cannot have; the text names both, and what is valid.
@@ -37,50 +99,26 @@ class Options:
 
     #: 'exact': every bit of every result is right. 'lossy': sums and means of float32, float16 and bfloat16 tensors of `smallest` elements and more may be trimmed.
     gradients: str = "exact"
-    #: Planes sent of each coordinate that may be trimmed, 1 to 10; nine are two bytes.
-    planes: int = DEFAULT_PLANES
+    #: Planes sent of each coordinate that may be trimmed, 1 to 10; eight are one byte, nine two.
+    planes: int = 8
     #: Sums of fewer elements are exact, whatever `gradients` says: losses, norms and counters. So are the hook's gradients of tensors of one dimension that have fewer.
     smallest: int = 16_384
     #: Every rank decodes at the precision of the one that got least, so that replicas keep the same bits. Without it replicas drift apart where packets are trimmed.
     consistent: bool = True
-    #: With 'lossy', gradients that are scattered (FSDP) may be trimmed.
-    lossy_reduce_scatter: bool = True
     #: With 'lossy', parameters that are gathered (FSDP) may be trimmed. Checkpoints that are gathered are, too.
     lossy_all_gather: bool = False
-    #: Bits a second that a rank sends at most; None: the interface's speed.
-    rate_bps: int | None = None
-    #: Seconds that a queue takes from which switches trim: the fabric file's least `shallow_at` over the line's rate. None: 20 µs.
-    trim_delay: float | None = None
-    #: Threads that encode and decode; None: the processors of this process but one, at most 4.
-    threads: int | None = None
-    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: four where each rank has as many processors; else, and for tensors of a GPU, with `port`, `threads` or `record`, one.
-    channels: int | None = None
-    #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
-    give_up: float = 10.0
-    #: A rank that answers, but does not take part in an operation, or that was never heard where `rendezvous_timeout` is 0, is waited for so many seconds; None: the group's timeout.
-    operation_timeout: float | None = None
-    #: Ranks that make a group have all been started: of one that was never heard, no operation waits for longer than so many seconds after that, and `give_up`. 0: it is waited for as `operation_timeout` says.
-    rendezvous_timeout: float = 20.0
-    #: A secret of the job that seals packets: the name of a file that holds it, or the 16 or 32 bytes. The same at all ranks.
-    seal_key: str | bytes | os.PathLike[str] | None = field(default=None, repr=False)
     #: A planes algorithm, which says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md); None: always `planes`.
     adaptive: str | None = None
     #: Who codes what may be trimmed: 'auto', Triton's kernels for tensors of a GPU; 'host', the host for all; 'triton', kernels for all.
     codec: str = "auto"
-    #: A file that what arrives of every packet is written into (docs/reference/transcript.md); `{rank}` is replaced, else `.RANK` appended.
-    record: str | None = None
-    #: Addresses that this rank listens on, with commas between; None: what TRIMWIRE_SOCKET_IFNAME selects, or what reaches MASTER_ADDR.
-    address: str | None = None
-    #: The first UDP port that this rank listens on; 0: a free one.
-    port: int = 0
-    #: Source ports that data leaves by: ECMP spreads them over paths.
-    paths: int = 16
-    #: How packets are taken: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
-    receive: str = "auto"
-    #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
-    checksums: str = "filled"
-    #: HOST:PORT where this process tells its counters in Prometheus' format, the next process of this host (LOCAL_RANK) at the next port; None: nowhere.
-    metrics: str | None = None
+    #: A secret of the job that seals packets: the name of a file that holds it, or the 16 or 32 bytes. The same at all ranks.
+    seal_key: str | bytes | os.PathLike[str] | None = field(default=None, repr=False)
+    #: A rank that has answered before, and then answers nothing for so many seconds, is given up.
+    give_up: float = 10.0
+    #: A rank that answers, but does not take part in an operation, or that was never heard where `rendezvous_timeout` is 0, is waited for so many seconds; None: the group's timeout.
+    operation_timeout: float | None = None
+    # Addresses, ports, speeds: for who runs the network.
+    network: Network = field(default_factory=Network)
 
     @property
     def _secret(self) -> bytes | None:
@@ -95,91 +133,71 @@ class Options:
         return default
 
     def __post_init__(self) -> None:
-        self._one_of("gradients", GRADIENTS)
-        self._one_of("codec", CODECS)
-        self._one_of("receive", ("auto", "socket", "raw"))
-        self._one_of("checksums", ("filled", "zero"))
-        self._within("planes", 1, PLANES)
-        self._within("smallest", 0, None)
-        for name in ("consistent", "lossy_reduce_scatter", "lossy_all_gather"):
+        _one_of(self, "gradients", ("exact", "lossy"))
+        _one_of(self, "codec", ("auto", "host", "triton"))
+        _within(self, "planes", 1, PLANES)
+        _within(self, "smallest", 0)
+        for name in ("consistent", "lossy_all_gather"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name}: {getattr(self, name)!r}; valid are True and False")
-        self._within("port", 0, 65_535)
-        self._within("paths", 1, 256)
-        self._within("rate_bps", 1, None)
-        self._within("threads", 0, None)
-        self._within("channels", 1, 16)
-        for name in ("give_up", "operation_timeout", "trim_delay"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
-        if not 0 <= self.rendezvous_timeout < math.inf:
-            raise ValueError(f"rendezvous_timeout: {self.rendezvous_timeout!r}; valid are seconds from 0 on")
+        _positive(self, "give_up")
+        _positive(self, "operation_timeout")
+        if not isinstance(self.network, Network):
+            raise ValueError(f"network: {self.network!r}; valid is trimwire.torch.Network(…)")
         if self.seal_key is not None:
             # From here on the bytes, so that a file that changes is read once.
             object.__setattr__(self, "seal_key", _secret(self.seal_key))
 
-    def _one_of(self, name: str, valid: tuple[str, ...]) -> None:
-        if getattr(self, name) not in valid:
-            raise ValueError(f"{name}: {getattr(self, name)!r}; valid are {', '.join(map(repr, valid))}")
-
-    def _within(self, name: str, least: int, most: int | None) -> None:
-        value = getattr(self, name)
-        if value is None:
-            return
-        if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
-            raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} {'on' if most is None else f'to {most}'}")
-
 
 class Changes(TypedDict, total=False):
-    """The same, as keywords of which each may be left out: for editors and type checkers."""
+    """Options as keywords of which each may be left out: for editors and type checkers."""
 
     gradients: str
     planes: int
     smallest: int
     consistent: bool
-    lossy_reduce_scatter: bool
     lossy_all_gather: bool
-    rate_bps: int | None
-    trim_delay: float | None
-    threads: int | None
-    channels: int | None
-    give_up: float
-    operation_timeout: float | None
-    rendezvous_timeout: float
-    seal_key: str | bytes | os.PathLike[str] | None
     adaptive: str | None
     codec: str
-    record: str | None
-    address: str | None
-    port: int
-    paths: int
-    receive: str
-    checksums: str
-    metrics: str | None
+    seal_key: str | bytes | os.PathLike[str] | None
+    give_up: float
+    operation_timeout: float | None
+    network: Network | dict[str, Any]
 
 
+_NETWORK = {each.name: each for each in dataclasses.fields(Network)}
 _FIELDS = {each.name: each for each in dataclasses.fields(Options)}
 _PREFIX = "TRIMWIRE_"
 #: Variables of this package, without the prefix: those of options, and of what is no option.
-_NAMES = [*(name.upper() for name in _FIELDS), "SOCKET_IFNAME", "MTU", "LOCAL_SIZE", "DEBUG"]
+_NAMES = [*(name.upper() for name in (*_FIELDS, *_NETWORK)), "SOCKET_IFNAME", "MTU", "LOCAL_SIZE", "DEBUG"]
 #: Names as near as this (difflib's ratio) are taken for misspelt.
 _NEAR = 0.8
 
 
 def changed(before: Options, changes: dict[str, Any]) -> Options:
-    """Options with some of them changed.
+    """Options with some of them changed; `network` may be a dict of what changes of it.
 
     Raises:
         TypeError: there is no such option; the text names the nearest.
         ValueError: as `Options`.
     """
-    for name in changes:
-        if name not in _FIELDS:
-            near = difflib.get_close_matches(name, _FIELDS, 1)
-            hint = f" ({near[0]} is one)" if near else ""
-            raise TypeError(f"{name!r} is no option{hint}; there are {', '.join(_FIELDS)}")
+    _refuse_unknown(changes, _FIELDS, "option")
+    network = changes.get("network")
+    if isinstance(network, dict):
+        _refuse_unknown(network, _NETWORK, "option of the network")
+        changes = {**changes, "network": dataclasses.replace(before.network, **network)}
     return dataclasses.replace(before, **changes)
+
+
+def _refuse_unknown(changes: dict[str, Any], known: dict[str, Any], what: str) -> None:
+    for name in changes:
+        if name in known:
+            continue
+        if name in _NETWORK:
+            raise TypeError(f"{name!r} is an option of the network: network={{{name!r}: …}}")
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f" ({near[0]} is one)" if near else ""
+        raise TypeError(f"{name!r} is no {what}{hint}; there are {', '.join(known)}")
 
 
 def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ) -> Options:
@@ -188,19 +206,23 @@ def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ
     Raises:
         ValueError: a variable does not say what its option can be; the text names the variable.
     """
-    changes: dict[str, Any] = {}
-    for name, each in _FIELDS.items():
-        variable = f"{_PREFIX}{name.upper()}"
-        text = environment.get(variable)
-        if not text:
-            continue
-        try:
-            changes[name] = _parsed(text, str(each.type))
-            # One at a time: what is wrong is then this variable.
-            Options(**{name: changes[name]})
-        except ValueError as error:
-            raise ValueError(f"{variable}={text}: {error}") from None
-    return Options(**changes)
+
+    def said(kind: type[Any], fields: dict[str, Any]) -> dict[str, Any]:
+        changes: dict[str, Any] = {}
+        for name, each in fields.items():
+            variable = f"{_PREFIX}{name.upper()}"
+            text = environment.get(variable)
+            if not text or name == "network":
+                continue
+            try:
+                changes[name] = _parsed(text, str(each.type))
+                # One at a time: what is wrong is then this variable.
+                kind(**{name: changes[name]})
+            except ValueError as error:
+                raise ValueError(f"{variable}={text}: {error}") from None
+        return changes
+
+    return Options(**said(Options, _FIELDS), network=Network(**said(Network, _NETWORK)))
 
 
 def warn_of_misspelt(environment: dict[str, str] | os._Environ[str] = os.environ) -> None:
@@ -281,7 +303,7 @@ def options(**changes: Unpack[Changes]) -> Any:
     """Changes how groups that are made from now on work; as a context manager, until its end.
 
     Args:
-        changes: some of `Options`.
+        changes: some of `Options`, of the network's as `network={…}`.
 
     Raises:
         TypeError: there is no such option; the text names the nearest.

@@ -39,12 +39,13 @@ REDUCE: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def reduction(options: Any) -> Any:
-    """The operation of a call's options.
+    """The operation of a call's options, or the one that is given instead of them.
 
     Raises:
         NotImplementedError: it is none of those above.
     """
-    op = getattr(options, "reduceOp", dist.ReduceOp.SUM)
+    given = isinstance(options, (dist.ReduceOp, dist.ReduceOp.RedOpType))
+    op = options if given else getattr(options, "reduceOp", dist.ReduceOp.SUM)
     # Some versions wrap the operation.
     for known in REDUCE:
         if op == known:

@@ -18,9 +18,9 @@ import torch.distributed as dist
 from .. import _native
 from .._group import Group, default_address
 from ._device import codec_of
-from ._options import Options
+from ._options import Network, Options
 
-_AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan", "channels")
+_AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "channels")
 
 _log = logging.getLogger("trimwire")
 
@@ -28,7 +28,7 @@ _log = logging.getLogger("trimwire")
 _HEARING = 2.0
 
 
-def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, options: Options | None = None, apart: bool = False, plan: str | None = None, rate_algorithm: str | None = None) -> Group:
+def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, options: Options | None = None, apart: bool = False) -> Group:
     """A group of all ranks that share `store`.
 
     Rank 0 draws the seed of the rotations. Where some code tensors with kernels on GPUs, all send directly.
@@ -40,8 +40,6 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         timeout: the others have to be there after so long.
         options: how the group works; those of `trimwire.torch.options` by default.
         apart: the transcript gets the seed in its name, so that groups have files of their own.
-        plan: a digest of the plan, which all ranks have to have.
-        rate_algorithm: the rate algorithm of the endpoint.
 
     Raises:
         RuntimeError: a rank cannot start, as it has said, or they differ in what they have to agree on, or some of them listen where others cannot reach them.
@@ -50,14 +48,15 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
     from ._options import current, warn_of_misspelt
 
     chosen = current() if options is None else options
+    network = chosen.network
     try:
         warn_of_misspelt()
-        codec, cores = codec_of(chosen.codec), _cores(chosen)
+        codec, cores = codec_of(chosen.codec), _cores(network)
         # As many as its own processors allow: the others' may be fewer.
-        channels = chosen.channels or (_native.default_channels([("127.0.0.1:1", cores)]) if cores and codec != "triton" else 1)
-        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=channels)
-        if chosen.metrics is not None:
-            _metrics.serve(chosen.metrics)
+        channels = network.channels or (_native.default_channels([("127.0.0.1:1", cores)]) if cores and codec != "triton" else 1)
+        group = Group(network.address or default_address(os.environ.get("MASTER_ADDR")), port=network.port, paths=network.paths, receive=network.receive, checksums=network.checksums, channels=channels)
+        if network.metrics is not None:
+            _metrics.serve(network.metrics)
         own: dict[str, Any] = {
             "address": group.address,
             "version": __version__,
@@ -65,9 +64,8 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             "gradients": chosen.gradients,
             "consistent": chosen.consistent,
             "adaptive": chosen.adaptive,
-            "plan": plan,
             "codec": codec,
-            "channels": chosen.channels or "by processors",
+            "channels": network.channels or "by processors",
             "cores": cores,
             "mtu": group.mtu,
         }
@@ -90,17 +88,16 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             )
     _refuse_unreachable([said["address"] for said in others])
     seed: int = others[0]["seed"]
-    record = chosen.record
+    record = network.record
     if record is not None and apart:
         record = f"{record}-{seed:016x}"
     gpus = [other for other, said in enumerate(others) if said["codec"] == "triton"]
     if gpus:
         group.send_directly()
-    if chosen.channels is None:
+    if network.channels is None:
         told = not gpus and all(said["cores"] for said in others)
         group.keep_channels(_native.default_channels([(said["address"], said["cores"]) for said in others]) if told else 1)
-    if rate_algorithm is None:
-        rate_algorithm = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_algorithm
+    rate_algorithm = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_algorithm
     # Packets fit the smallest interface of all.
     group.agreed_mtu = min((said["mtu"] for said in others if said["mtu"] is not None), default=None)
     return group.connect(
@@ -110,13 +107,13 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         record=record,
         mtu=group.agreed_mtu,
         seal_key=chosen._secret,
-        rate_bps=chosen.rate_bps,
-        trim_delay=chosen.trim_delay,
-        threads=chosen.threads,
+        rate_bps=network.rate_bps,
+        trim_delay=network.trim_delay,
+        threads=network.threads,
         give_up=chosen.give_up,
         operation_timeout=chosen.operation_timeout or max(float(timeout.total_seconds()), 0.001),
         # All are here: their sockets are open, and what is sent to them waits there.
-        rendezvous_timeout=chosen.rendezvous_timeout or None,
+        rendezvous_timeout=network.rendezvous_timeout or None,
         rate_algorithm=rate_algorithm,
     )
 
@@ -153,9 +150,9 @@ def announce(group: Group, options: Options, *, lossy: bool) -> None:
     group.farewell = farewell
 
 
-def _cores(chosen: Options) -> str | None:
+def _cores(network: Network) -> str | None:
     """This process' processors, where it may have as many channels as they allow. Ports behind one that was given may be anybody's; what is recorded is to be repeated with other processors, too."""
-    told = chosen.channels is not None or chosen.port != 0 or chosen.threads is not None or chosen.record is not None
+    told = network.channels is not None or network.port != 0 or network.threads is not None or network.record is not None
     return None if told else _native.own_cores()
 
 

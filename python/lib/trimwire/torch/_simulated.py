@@ -15,7 +15,6 @@ from torch.profiler import record_function
 
 from .._codec import shares_of, through_network
 from .._native import PLANES
-from .._operation import DEFAULT_PLANES
 from .._transcript import Fates, Transcript
 from ._memory import of_one_dimension, put_back
 from ._options import Options
@@ -35,11 +34,11 @@ class Simulation:
     planes: int | Mapping[int, float] = 1
     #: Share of the packets that are lost.
     drop_rate: float = 0.0
-    #: Instead of chance: what all ranks of a job recorded (a file name as for `options(record=…)`). The hook's all-reduces take the recorded ones in order, and from the first again after the last; of
+    #: Instead of chance: what all ranks of a job recorded (a file name as for `Network(record=…)`). The hook's all-reduces take the recorded ones in order, and from the first again after the last; of
     #: messages of another size each packet takes that at its share of the way.
     transcript: str | os.PathLike[str] | None = None
     #: Planes sent, 1 to 10 (of codec `rht`; the papers' have two: heads, and the rest); None: all.
-    sent_planes: int | None = DEFAULT_PLANES
+    sent_planes: int | None = Options.planes
     #: `rht` or `raw`; or, as figures of what nobody sends, the papers' `rht-paper`, `sign-magnitude`, `sq` or `sd`.
     codec: str = "rht"
     #: `unbiased`, `mmse` or `paper`.
@@ -68,7 +67,7 @@ class Simulation:
     def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int, whole: bool = False) -> torch.Tensor:
         """What `receiver` has of a flat tensor of `sender`, as float32; with nothing trimmed where it is `whole`. By chance: who replays a transcript says which message it is."""
         if self.transcript is not None:
-            raise ValueError("transcript: only all-reduces of the hook can be replayed (trimwire.torch.register)")
+            raise ValueError("transcript: only all-reduces of the hook can be replayed (trimwire.torch.TrimwireState)")
         return self._carry(source, message, sender, receiver, whole)[0]
 
     def _carry(
@@ -97,7 +96,7 @@ class Simulation:
 
 
 class SimulatedHook:
-    """What `register(model, simulate=…)` gives DistributedDataParallel."""
+    """Averages as `Hook` does, in a network that is simulated."""
 
     def __init__(self, process_group: dist.ProcessGroup, simulation: Simulation) -> None:
         self.simulation = simulation

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A (state, hook) pair as PyTorch's own: for DistributedDataParallel, and for whoever takes such pairs (Lightning, Accelerate, Trainer).
+"""The communication hook, a (state, hook) pair as PyTorch's own: for DistributedDataParallel, and for whoever takes such pairs (Lightning, Accelerate, Trainer).
 
 With several ranks a host the mean is taken on two levels. `local_size` is L below:
 
@@ -20,9 +20,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .._adaptive import Adaptive
 from ._future import Promise
 from ._hook import Hook, agree_to_start
-from ._options import Options, current, given
+from ._options import Options, given
+from ._simulated import SimulatedHook, Simulation
 
 
 class TrimwireState:
@@ -33,6 +35,7 @@ class TrimwireState:
         local_size: ranks of each host, which have successive numbers; None: what TRIMWIRE_LOCAL_SIZE says, or torchrun in LOCAL_WORLD_SIZE, or else 1. 1 has every rank send for itself.
         warmup_steps: gradients of the first steps go the ordinary way, exactly.
         fallback: a transport that cannot start is a warning, and gradients go the ordinary way, at all ranks alike.
+        simulate: gradients go through the model's own group, and lose on their way what packets would lose in such a network. All ranks are hosts then.
         options: how the group between hosts works, `Options` or a dict of some of them; those of `trimwire.torch.options` by default.
 
     Raises:
@@ -40,21 +43,31 @@ class TrimwireState:
         ValueError: `warmup_steps`, `local_size` or an option cannot be; an environment variable of `trimwire.torch.options` has a value that cannot be; and, from the first backward pass, where `local_size` does not divide the number of ranks.
     """
 
-    def __init__(self, process_group: dist.ProcessGroup | None = None, *, local_size: int | None = None, warmup_steps: int = 0, fallback: bool = False, options: Options | dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        local_size: int | None = None,
+        warmup_steps: int = 0,
+        fallback: bool = False,
+        simulate: Simulation | None = None,
+        options: Options | dict[str, Any] | None = None,
+    ) -> None:
         for name, value, least in (("warmup_steps", warmup_steps, 0), ("local_size", 1 if local_size is None else local_size, 1)):
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} on")
-        self.process_group, self.warmup_steps, self.fallback = process_group, warmup_steps, fallback
+        self.process_group, self.warmup_steps, self.fallback, self.simulate, self.options = process_group, warmup_steps, fallback, simulate, options
         # What is wrong with them is told where the program begins, not in the first backward pass.
-        chosen = given(options)
-        self.options = None if options is None else chosen
+        self._chosen = given(options)
+        if simulate is not None and self._chosen.adaptive is not None:
+            raise ValueError("adaptive and simulate: one of them says what is sent, give the other up")
+        #: The planes algorithm, where options name one.
+        self.adaptive = None if self._chosen.adaptive is None else Adaptive(self._chosen.adaptive, self._chosen.planes)
         self._local_size = local_size
         #: Steps that have begun.
         self.step = 0
         self._failed = False
-        #: What a checkpoint kept of the hook, until there is one.
-        self._kept: dict[str, Any] = {}
-        self._hook: Hook | None = None
+        self._hook: Hook | SimulatedHook | None = None
         self._levels: _Levels | None = None
 
     @property
@@ -78,21 +91,21 @@ class TrimwireState:
         """
         if self._hook is not None or self._failed:
             return
+        if self.simulate is not None:
+            self._hook = SimulatedHook(self.group, self.simulate)
+            return
         rank, world, size = dist.get_rank(self.group), dist.get_world_size(self.group), self.local_size
         if size < 1 or world % size:
             raise ValueError(f"local_size: {size}, of {world} ranks in all; every host has to have as many")
         if size == world > 1 and rank == 0:
             warnings.warn(f"local_size is {size}, and there are {world} ranks: all are on one host, and no gradient goes through trimwire. TRIMWIRE_LOCAL_SIZE=1 has every rank send for itself", RuntimeWarning, stacklevel=2)
-        chosen = current() if self.options is None else self.options
-        group = agree_to_start(self.group, chosen, fallback=self.fallback, ranks=list(range(rank % size, world, size)))
+        group = agree_to_start(self.group, self._chosen, fallback=self.fallback, ranks=list(range(rank % size, world, size)))
         if group is None:
             self._failed = True
             return
-        self._hook = Hook(group, chosen)
-        if self._kept:
-            self._hook.load_state_dict(self._kept)
+        self._hook = hook = Hook(group, self._chosen, self.adaptive)
         if size > 1:
-            self._levels = _Levels(self._hook, self.group, size)
+            self._levels = _Levels(hook, self.group, size)
 
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """The mean of a bucket over all ranks, in place."""
@@ -114,7 +127,7 @@ class TrimwireState:
         return work.get_future().then(first)
 
     def stats(self) -> dict[str, float]:
-        """Totals of what went between hosts; nothing before the first bucket."""
+        """Totals of what went between hosts, and with a planes algorithm its ratio, planes, pace and steps; nothing before the first bucket."""
         return {} if self._hook is None else self._hook.stats()
 
     def close(self) -> None:
@@ -124,13 +137,31 @@ class TrimwireState:
         if self._hook is not None:
             self._hook.close()
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the step, and what a planes algorithm knows of the network, the same at all ranks."""
+        return {"step": self.step, "adaptive": None if self.adaptive is None else self.adaptive.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what a checkpoint kept. On all ranks, before the first step.
+
+        Raises:
+            ValueError: it was kept with another planes algorithm, or one with and the other without.
+        """
+        kept = state["adaptive"]
+        if (kept is None) != (self.adaptive is None):
+            raise ValueError(f"adaptive: the state was kept {'without' if kept is None else 'with'} an algorithm, and the options are {'without' if self.adaptive is None else 'with'} one")
+        if self.adaptive is not None:
+            self.adaptive.load_state_dict(kept)
+        self.step = state["step"]
+
     def __getstate__(self) -> dict[str, Any]:
         """For checkpoints: connections are made anew."""
-        return {"local_size": self._local_size, "warmup_steps": self.warmup_steps, "fallback": self.fallback, "options": self.options, "step": self.step, "hook": self._kept if self._hook is None else self._hook.state_dict()}
+        arguments = {"local_size": self._local_size, "warmup_steps": self.warmup_steps, "fallback": self.fallback, "simulate": self.simulate, "options": self.options}
+        return {"arguments": arguments, "state": self.state_dict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(None, local_size=state["local_size"], warmup_steps=state["warmup_steps"], fallback=state["fallback"], options=state["options"])  # type: ignore[misc]
-        self.step, self._kept = state["step"], state["hook"]
+        self.__init__(None, **state["arguments"])  # type: ignore[misc]
+        self.load_state_dict(state["state"])
 
 
 # Without annotations: DistributedDataParallel compares them with its own types, which are strings here.

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from layers import Layer, gradient_of, layers_of, order_of, set_gradient
+from plot import Line, chart
+from progress import Progress
 from torch import nn
 
-from .._plot import Line, chart
-from .._progress import Progress
-from ._layers import Layer, gradient_of, layers_of, order_of, set_gradient
-from ._simulated import Simulation
+from trimwire.torch import Simulation
 
 #: Looks whose mean counts: one alone is noise.
 _SMOOTH = 3
@@ -31,6 +31,8 @@ _ROOM = 0.75
 _LEAST = 0.05
 _MAGNITUDES = ("smallest", "middle", "largest")
 _ROW = 2**15
+#: Planes of what is not trimmed.
+_SENT = 9
 
 
 @dataclass(frozen=True)
@@ -248,8 +250,8 @@ class _Job:
         if condition == EXACT:
             return gradient
         if condition.name == cut_name(self.planes):
-            return Simulation(trim_rate=rate, planes=self.planes, seed=seed).carry(gradient, message, 0, 0)
-        lossy = Simulation(trim_rate=0.0, drop_rate=rate, seed=seed)
+            return Simulation(trim_rate=rate, planes=self.planes, sent_planes=_SENT, seed=seed).carry(gradient, message, 0, 0)
+        lossy = Simulation(trim_rate=0.0, drop_rate=rate, sent_planes=_SENT, seed=seed)
         if condition.name == "lost":
             return lossy.carry(gradient, message, 0, 0)
         for part in range(self.parts):
