@@ -7,6 +7,7 @@
 //! [`Stages::splits`](super::stages::Stages::splits).
 
 use super::entities::Target;
+use super::limits::MOST_PARTS;
 use super::refusal::Refusal;
 use super::role::Access;
 use tonic::Code;
@@ -42,10 +43,6 @@ pub(super) fn all_or_none(
     target.ledger.end_batch();
     vec![status::ok(); updates.len()]
 }
-
-/// Updates, cells, replicas, members and shares of weight that a client without a lane may have
-/// written without a packet in between.
-const MOST_PARTS: u64 = 1_024;
 
 /// Whether a Write may be all or none for a client without a lane: packets wait meanwhile.
 pub(super) fn is_small(target: &Target<'_>, updates: &[v1::Update]) -> Result<(), Refusal> {

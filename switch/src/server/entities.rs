@@ -14,6 +14,7 @@ mod tables;
 mod target;
 mod value_sets;
 
+use super::limits::MOST_PARTS;
 use super::refusal::{Refusal, Result};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::update::Type;
@@ -22,9 +23,6 @@ pub(super) use arrays::shortest_signed;
 pub(super) use digest::subscribe;
 pub(super) use rows::entry_of;
 pub(super) use target::{Piece, Target};
-
-/// Replicas, members and actions that are read without a packet in between: a group's most.
-const MOST_PARTS: usize = 1_024;
 
 impl Target<'_> {
     /// Carries out an update that [`trimwire_p4runtime::entity::check_update`] has accepted.
@@ -74,7 +72,7 @@ impl Target<'_> {
         let mut most = most;
         loop {
             let Some(part) = piece.take(most) else { return Ok(None) };
-            if part.len() <= 1 || self.parts_of(&part)? <= MOST_PARTS {
+            if part.len() <= 1 || self.parts_of(&part)? as u64 <= MOST_PARTS {
                 return Ok(Some(part));
             }
             most = part.len() / 2;

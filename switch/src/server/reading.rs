@@ -67,6 +67,9 @@ pub(super) struct Reading {
     patience: Duration,
 }
 
+/// What a part of a piece holds, or why it cannot be read. `None`: there are no more parts.
+type Portion = Result<Option<Vec<Kind>>, Refusal>;
+
 /// Why a Read ends early.
 enum End {
     /// The client has gone.
@@ -178,11 +181,7 @@ impl Reading {
 
     /// What the next part of a piece holds and the role may see, and how long to leave the lock to
     /// others then. `None`: all of the piece has been read.
-    fn portion(
-        &mut self,
-        service: &Service,
-        piece: &mut Piece,
-    ) -> Result<(Result<Option<Vec<Kind>>, Refusal>, Duration), End> {
+    fn portion(&mut self, service: &Service, piece: &mut Piece) -> Result<(Portion, Duration), End> {
         let mut state = service.state();
         let mut switch = service.switch();
         let now_ns = service.now_ns(&switch);
