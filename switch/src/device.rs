@@ -90,6 +90,8 @@ pub struct Switch {
     traffic: TrafficManager<Enqueue>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<SwitchEvent>,
+    /// There is one of idle entries among them.
+    idle_told: bool,
     packet_outs: VecDeque<Vec<u8>>,
     /// Ports that are down.
     down: BTreeSet<u16>,
@@ -114,6 +116,7 @@ impl Switch {
             traffic,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            idle_told: false,
             packet_outs: VecDeque::new(),
             down: BTreeSet::new(),
             scratch: Vec::new(),
@@ -137,19 +140,20 @@ impl Switch {
     /// Loads p4c's BMv2 JSON. Tables start empty, queues are emptied; on an error the former
     /// program goes on.
     pub fn load_pipeline(&mut self, json: &[u8]) -> Result<(), LoadError> {
-        self.install_pipeline(Pipeline::load(json)?);
+        drop(self.install_pipeline(Pipeline::load(json)?));
         Ok(())
     }
 
-    /// Puts a program in place that was loaded before (VERIFY_AND_SAVE and COMMIT).
-    pub fn install_pipeline(&mut self, mut pipeline: Pipeline) {
+    /// Puts a program in place that was loaded before (VERIFY_AND_SAVE and COMMIT), and gives the
+    /// one that ran: to drop a large one takes a while.
+    pub fn install_pipeline(&mut self, mut pipeline: Pipeline) -> Option<Pipeline> {
         pipeline.seed(self.config.seed);
         let stopped: Vec<u16> = self.traffic.ports().filter(|port| !self.traffic.is_up(*port)).collect();
         self.down.iter().chain(&stopped).for_each(|port| pipeline.control().set_port_up(*port, false));
         pipeline.set_tracing(self.tracing);
         self.traffic.flush(drop);
         self.whole = 0;
-        self.pipeline = Some(pipeline);
+        self.pipeline.replace(pipeline)
     }
 
     /// The loaded program, for the control plane.
@@ -319,6 +323,7 @@ impl Switch {
             let idle = pipeline.control().take_idle_entries(self.now_ns);
             if !idle.is_empty() {
                 self.events.push_back(SwitchEvent::Idle(idle));
+                self.idle_told = true;
             }
         }
     }
@@ -332,9 +337,9 @@ impl Switch {
     }
 
     /// When entries become idle that there is room to tell of: what is taken from the program is
-    /// told once.
+    /// told once, and the next when somebody has taken those before.
     fn idle_at(&self) -> Option<u64> {
-        self.pipeline.as_ref().filter(|_| self.events.len() < MOST_EVENTS).and_then(Pipeline::idle_at)
+        self.pipeline.as_ref().filter(|_| !self.idle_told).and_then(Pipeline::idle_at)
     }
 
     /// Whether no packet waits in a queue.
@@ -349,7 +354,9 @@ impl Switch {
 
     /// The next thing for the control plane.
     pub fn poll_event(&mut self) -> Option<SwitchEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        self.idle_told &= !matches!(event, Some(SwitchEvent::Idle(_)));
+        event
     }
 
     /// Takes a transmitted frame's buffer back for reuse.

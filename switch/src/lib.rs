@@ -23,6 +23,7 @@ pub mod traffic;
 
 mod device;
 mod pcap;
+mod wake;
 
 use std::sync::{Arc, Mutex};
 

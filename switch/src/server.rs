@@ -8,7 +8,7 @@ mod costs;
 mod digests;
 mod entities;
 mod gate;
-pub(crate) mod identity;
+mod identity;
 mod install;
 mod ledger;
 mod limits;
@@ -29,15 +29,15 @@ mod stages;
 mod state;
 mod stream;
 mod tls;
-pub(crate) mod wake;
 
+pub use crate::wake::Wake;
 pub use identity::Identities;
 pub use install::{InstallError, install};
 pub use limits::Limits;
 pub use tls::Tls;
-pub use wake::Wake;
 
 use crate::SharedSwitch;
+use crate::admin::Act;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -174,11 +174,14 @@ pub fn serve_with(
                 options.clock,
                 Arc::clone(&limits),
             );
-            let arbitration = service.clone();
+            let (arbitration, identities) = (service.clone(), limits.identities.clone());
             let admin = crate::admin::service(
                 switch,
                 options.waker,
-                limits.identities.clone(),
+                Box::new(move |act, extensions| match act {
+                    Act::Read => identities.reads(extensions),
+                    Act::Write => identities.writes(extensions).map(drop),
+                }),
                 Box::new(move |role| arbitration.state().arbitration.reset(role)),
             );
             tokio::spawn(service.clone().pump());

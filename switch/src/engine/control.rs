@@ -12,6 +12,7 @@ mod value_sets;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::action::Action;
@@ -162,11 +163,24 @@ impl Control {
 
     /// Overwrites one cell of a counter.
     pub fn set_counter(&mut self, counter: &str, index: u64, value: CounterValue) -> Result<()> {
+        self.fill_counter(counter, index..index.saturating_add(1), value)
+    }
+
+    /// Overwrites cells of a counter with one value.
+    pub(crate) fn fill_counter(
+        &mut self,
+        counter: &str,
+        cells: Range<u64>,
+        value: CounterValue,
+    ) -> Result<()> {
         let number = self.counter_index(counter)?;
-        self.note_counter(number, place_of(index));
-        let there = self.arrays.set_counter(number, place_of(index), value);
-        let size = self.arrays.counters[number].size;
-        there.then_some(()).ok_or_else(|| out_of_range("counter", counter, index, size))
+        for index in cells {
+            self.note_counter(number, place_of(index));
+            if !self.arrays.set_counter(number, place_of(index), value) {
+                return Err(out_of_range("counter", counter, index, self.arrays.counters[number].size));
+            }
+        }
+        Ok(())
     }
 
     /// Names, sizes and widths in bits of the registers.
@@ -189,15 +203,22 @@ impl Control {
 
     /// Overwrites one cell of a register.
     pub fn set_register(&mut self, register: &str, index: u64, value: &[u8]) -> Result<()> {
+        self.fill_register(register, index..index.saturating_add(1), value)
+    }
+
+    /// Overwrites cells of a register with one value.
+    pub(crate) fn fill_register(&mut self, register: &str, cells: Range<u64>, value: &[u8]) -> Result<()> {
         let number = self.register_index(register)?;
         let array = &self.arrays.registers[number];
         let (size, width) = (array.size, array.width);
         let limbs = limbs_from_bytes(value, width).ok_or_else(|| {
             ControlError::invalid(format!("the value does not fit register `{register}` of {width} bits"))
         })?;
-        self.note_register(number, u32::try_from(index).unwrap_or(u32::MAX));
-        let cell = u32::try_from(index).ok().and_then(|index| self.arrays.register_mut(number, index));
-        cell.ok_or_else(|| out_of_range("register", register, index, size))?.copy_from_slice(&limbs);
+        for index in cells {
+            self.note_register(number, u32::try_from(index).unwrap_or(u32::MAX));
+            let cell = u32::try_from(index).ok().and_then(|index| self.arrays.register_mut(number, index));
+            cell.ok_or_else(|| out_of_range("register", register, index, size))?.copy_from_slice(&limbs);
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! [`Stages::splits`](super::stages::Stages::splits).
 
 use super::entities::Target;
+use super::limits::MOST_PARTS;
 use super::refusal::Refusal;
 use super::role::Access;
 use tonic::Code;
@@ -41,6 +42,22 @@ pub(super) fn all_or_none(
     target.control.end_batch();
     target.ledger.end_batch();
     vec![status::ok(); updates.len()]
+}
+
+/// Whether a Write may be all or none for a client without a lane: packets wait meanwhile.
+pub(super) fn is_small(target: &Target<'_>, updates: &[v1::Update]) -> Result<(), Refusal> {
+    let entities = updates.iter().filter_map(|update| update.entity.as_ref()?.entity.as_ref());
+    let parts: u64 = entities.map(|entity| target.weight(entity)).sum();
+    if parts <= MOST_PARTS {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::ResourceExhausted,
+        format!(
+            "an atomic Write of {parts} updates, cells, replicas and members; only a primary or a named controller may \
+             write more than {MOST_PARTS} at once; CONTINUE_ON_ERROR has no such limit"
+        ),
+    ))
 }
 
 fn apply(target: &mut Target<'_>, access: &Access, update: &v1::Update) -> Result<(), Refusal> {

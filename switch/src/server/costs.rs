@@ -36,7 +36,7 @@ impl Costs {
     /// In words that name the culprit.
     pub(super) fn of(index: &Index, control: &Control, limits: &ProgramLimits) -> Result<Self, String> {
         let (info, most) = (index.p4info(), limits.message_bytes() as u64);
-        let check = |what: &str, name: &str, bytes: u64| {
+        let within = |what: &str, name: &str, bytes: u64, most: u64| {
             if bytes <= most {
                 return Ok(bytes);
             }
@@ -44,6 +44,7 @@ impl Costs {
                 "{what} {name} would take {bytes} bytes of memory, more than {most} (--limit program)"
             ))
         };
+        let check = |what: &str, name: &str, bytes: u64| within(what, name, bytes, most);
         for header in &info.controller_packet_metadata {
             let fields = header.metadata.iter().map(|field| value(PIECE, field.bitwidth));
             check("a packet with header", header.name(), sum(fields))?;
@@ -78,6 +79,10 @@ impl Costs {
             let call = table.action_refs.iter().filter_map(|action| calls.get(&action.id)).max();
             let bytes = keys.saturating_add(call.copied().unwrap_or_default());
             entry = entry.max(check("an entry of table", table.name(), bytes)?);
+        }
+        for set in control.value_sets() {
+            let member = sum(set.widths.iter().map(|width| value(PIECE, i32::from(*width))));
+            within("value set", &set.name, member.saturating_mul(set.size as u64), READ)?;
         }
         for (name, _, width) in control.registers() {
             entry = entry.max(check("a cell of register", name, value(FIELD, i32::from(width)))?);

@@ -14,6 +14,7 @@ mod tables;
 mod target;
 mod value_sets;
 
+use super::limits::MOST_PARTS;
 use super::refusal::{Refusal, Result};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::update::Type;
@@ -56,12 +57,58 @@ impl Target<'_> {
             Kind::ActionProfileMember(_) | Kind::ActionProfileGroup(_) => {
                 return self.profile_pieces(&filter);
             }
-            Kind::PacketReplicationEngineEntry(_)
-            | Kind::ValueSetEntry(_)
-            | Kind::DigestEntry(_)
-            | Kind::ExternEntry(_) => return Ok(vec![Piece { filter, cells: None }]),
+            Kind::PacketReplicationEngineEntry(filter) => return Ok(vec![self.replication(filter)?]),
+            Kind::ValueSetEntry(_) | Kind::DigestEntry(_) | Kind::ExternEntry(_) => {
+                return Ok(vec![Piece { filter, cells: None }]);
+            }
         };
         Ok(arrays.into_iter().map(|(filter, cells)| Piece { filter, cells: Some(cells) }).collect())
+    }
+
+    /// The first so many cells of a piece, or fewer where they hold more than [`MOST_PARTS`]
+    /// replicas, members and actions together. Entries differ: one cell may hold a thousand.
+    pub(super) fn portion(&self, piece: &mut Piece, most: u64) -> Result<Option<Piece>> {
+        let whole = piece.clone();
+        let mut most = most;
+        loop {
+            let Some(part) = piece.take(most) else { return Ok(None) };
+            if part.len() <= 1 || self.parts_of(&part)? as u64 <= MOST_PARTS {
+                return Ok(Some(part));
+            }
+            most = part.len() / 2;
+            *piece = whole.clone();
+        }
+    }
+
+    /// Replicas, members and actions that the entries of a piece hold.
+    fn parts_of(&self, piece: &Piece) -> Result<usize> {
+        let cells = piece.cells.clone().unwrap_or_default();
+        match &piece.filter {
+            Kind::PacketReplicationEngineEntry(filter) => Ok(self.replicas_of(filter, cells)),
+            Kind::ActionProfileGroup(filter) => self.members_of(filter, cells),
+            Kind::TableEntry(filter) => self.one_shots_of(filter, cells),
+            _ => Ok(0),
+        }
+    }
+
+    /// Cells, replicas, members and actions that an update writes, and itself.
+    pub(super) fn weight(&self, entity: &Kind) -> u64 {
+        let cells = match entity {
+            Kind::CounterEntry(entry) if entry.index.is_none() => self.counter_arrays(entry),
+            Kind::RegisterEntry(entry) if entry.index.is_none() => self.register_arrays(entry),
+            Kind::MeterEntry(entry) if entry.index.is_none() => self.meter_arrays(entry),
+            _ => Ok(Vec::new()),
+        };
+        // One that is wrong is refused where it is carried out.
+        let cells: u64 = cells.unwrap_or_default().iter().map(|(_, cells)| cells.end - cells.start).sum();
+        let parts = match entity {
+            Kind::PacketReplicationEngineEntry(entry) => replication::replicas_in(entry),
+            Kind::ActionProfileGroup(group) => group.members.len(),
+            Kind::ValueSetEntry(entry) => entry.members.len(),
+            Kind::TableEntry(entry) => one_shot::shares_in(entry),
+            _ => 0,
+        };
+        1 + cells + parts as u64
     }
 
     /// Everything in a piece.
@@ -76,7 +123,7 @@ impl Target<'_> {
             Kind::CounterEntry(filter) => self.read_counters(filter, cells)?,
             Kind::RegisterEntry(filter) => self.read_registers(filter, cells)?,
             Kind::MeterEntry(filter) => self.read_meters(filter, cells)?,
-            Kind::PacketReplicationEngineEntry(filter) => self.read_replication(filter)?,
+            Kind::PacketReplicationEngineEntry(filter) => self.read_replication(filter, cells)?,
             Kind::ValueSetEntry(filter) => self.read_value_sets(filter)?,
             Kind::DigestEntry(filter) => self.read_digests(filter),
             // The wildcard is part of reading everything ("Wildcard Reads"); there is nothing of

@@ -11,8 +11,8 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 use std::sync::Arc;
+use tonic::Status;
 use tonic::transport::server::TlsConnectInfo;
-use tonic::{Request, Status};
 
 use super::peer::Peer;
 use tonic::codegen::http::Extensions;
@@ -56,12 +56,12 @@ impl Identities {
     }
 
     /// Whether a request may read.
-    pub(crate) fn reads<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        if self.is_empty() || self.highest(request.extensions()).is_some() {
+    pub(super) fn reads(&self, extensions: &Extensions) -> Result<(), Status> {
+        if self.is_empty() || self.highest(extensions).is_some() {
             return Ok(());
         }
         let names = self.viewers.iter().map(String::as_str);
-        if has_name(request.extensions(), names).is_some() {
+        if has_name(extensions, names).is_some() {
             Ok(())
         } else {
             Err(refused("neither a controller nor a viewer"))
@@ -69,11 +69,11 @@ impl Identities {
     }
 
     /// Whether a request may write; the highest election id that it may bid.
-    pub(crate) fn writes<T>(&self, request: &Request<T>) -> Result<u128, Status> {
+    pub(super) fn writes(&self, extensions: &Extensions) -> Result<u128, Status> {
         if self.is_empty() {
             return Ok(u128::MAX);
         }
-        self.highest(request.extensions()).ok_or_else(|| refused("no controller: it may not write or bid"))
+        self.highest(extensions).ok_or_else(|| refused("no controller: it may not write or bid"))
     }
 
     /// Whether a request comes from a controller that is named.

@@ -15,6 +15,9 @@ pub(super) const STREAM_BYTES: usize = 256 << 10;
 pub(super) const READ_FILTERS: usize = 1_024;
 /// Updates of a Write that are carried out without a packet in between, unless the Write is atomic.
 pub(super) const WRITE_UPDATES: usize = 64;
+/// Replicas, members and actions that are read without a packet in between, which is a group's most.
+/// Those, updates and cells that a client without a lane may write at once.
+pub(super) const MOST_PARTS: u64 = 1_024;
 /// Bytes of a packet-out with its header, which is more than any interface sends. Longer ones are
 /// answered with a stream error.
 pub(super) const PACKET_OUT_BYTES: usize = 16 << 10;

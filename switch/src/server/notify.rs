@@ -24,8 +24,6 @@ use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 /// mostly idle, and looking costs each of them.)
 const SOON: Duration = Duration::from_millis(2);
 const LATE: Duration = Duration::from_millis(32);
-/// Entries in one notification.
-const MOST_IDLE: usize = 512;
 
 /// What the switch had to tell, taken under its lock and made into messages outside: others wait
 /// for the lock, and nobody for these.
@@ -77,16 +75,23 @@ impl Service {
         let mut switch = self.switch();
         let now_ns = self.now_ns(&switch);
         let mut frames = Vec::new();
-        let mut any = false;
+        let (mut any, mut more_idle) = (false, false);
         while let Some(event) = switch.poll_event() {
             any = true;
             match event {
                 SwitchEvent::PacketIn(frame) => frames.push(frame),
-                SwitchEvent::Idle(entries) => idle(&mut state, &mut switch, now_ns, &entries),
+                SwitchEvent::Idle(entries) => {
+                    idle(&mut state, &mut switch, now_ns, &entries);
+                    more_idle = true;
+                }
             }
         }
         let digests = switch.pipeline().map(Pipeline::take_digests).unwrap_or_default();
         drop(switch);
+        if more_idle {
+            // Others may have waited until these were taken.
+            self.wake();
+        }
         let state = &mut *state;
         let index = Arc::clone(&state.running.as_ref()?.index);
         for digest in digests {
@@ -146,13 +151,10 @@ fn idle(state: &mut State, switch: &mut Switch, now_ns: u64, idle: &[IdleEntry])
         // One that has been deleted in the meantime needs no timer.
         let _ = target.control.set_idle_timeout(table, matches, priority, row.idle_timeout_ns, now_ns);
     }
-    for (table_id, entries) in entries {
-        for table_entry in entries.chunks(MOST_IDLE) {
-            let told =
-                v1::IdleTimeoutNotification { table_entry: table_entry.to_vec(), timestamp: timestamp() };
-            state.arbitration.tell_primaries(|access| {
-                access.has(table_id).then(|| Told::IdleTimeoutNotification(told.clone()))
-            });
-        }
+    for (table_id, table_entry) in entries {
+        let told = v1::IdleTimeoutNotification { table_entry, timestamp: timestamp() };
+        state.arbitration.tell_primaries(|access| {
+            access.has(table_id).then(|| Told::IdleTimeoutNotification(told.clone()))
+        });
     }
 }

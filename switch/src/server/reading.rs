@@ -67,6 +67,9 @@ pub(super) struct Reading {
     patience: Duration,
 }
 
+/// What a part of a piece holds, or why it cannot be read. `None`: there are no more parts.
+type Portion = Result<Option<Vec<Kind>>, Refusal>;
+
 /// Why a Read ends early.
 enum End {
     /// The client has gone.
@@ -140,11 +143,12 @@ impl Reading {
             Ok(pieces) => pieces,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        for piece in pieces {
-            for part in piece.parts(self.cells) {
-                let (found, pause) = self.piece(service, &part)?;
+        for mut piece in pieces {
+            loop {
+                let (found, pause) = self.portion(service, &mut piece)?;
                 let found = match found {
-                    Ok(found) => found,
+                    Ok(Some(found)) => found,
+                    Ok(None) => break,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
                 for entity in found {
@@ -175,12 +179,9 @@ impl Reading {
         Ok(pieces)
     }
 
-    /// What a piece holds and the role may see, and how long to leave the lock to others then.
-    fn piece(
-        &mut self,
-        service: &Service,
-        piece: &Piece,
-    ) -> Result<(Result<Vec<Kind>, Refusal>, Duration), End> {
+    /// What the next part of a piece holds and the role may see, and how long to leave the lock to
+    /// others then. `None`: all of the piece has been read.
+    fn portion(&mut self, service: &Service, piece: &mut Piece) -> Result<(Portion, Duration), End> {
         let mut state = service.state();
         let mut switch = service.switch();
         let now_ns = service.now_ns(&switch);
@@ -188,8 +189,10 @@ impl Reading {
         let slice = self.pace.begin(&switch);
         let target = state.target(&mut switch, now_ns).map_err(|refusal| End::Refused(refusal.into()))?;
         let index = target.index;
-        let found = target.read(piece).map(|mut found| {
-            if !self.access.is_full() {
+        let part = target.portion(piece, self.cells);
+        let found = part.and_then(|part| part.map(|part| target.read(&part)).transpose());
+        let found = found.map(|mut found| {
+            if let Some(found) = found.as_mut().filter(|_| !self.access.is_full()) {
                 found.retain(|entity| self.access.allows(index, entity));
             }
             found

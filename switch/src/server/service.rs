@@ -23,7 +23,8 @@ const STREAM_DEPTH: usize = 256;
 
 impl Service {
     fn commit(&self, state: &mut State, realm: Realm, pipeline: Pipeline) {
-        self.switch().install_pipeline(pipeline);
+        // Dropped when packets have their turn again.
+        let _before = self.switch().install_pipeline(pipeline);
         state.running = Some(realm);
         state.saved = None;
         state.generation += 1;
@@ -131,7 +132,8 @@ impl P4Runtime for Service {
     type StreamChannelStream = Heard;
 
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
-        self.limits().identities.writes(&request)?;
+        self.limits().identities.writes(request.extensions())?;
+        let peer = self.peer_of(&request);
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let atomicity = Atomicity::try_from(request.atomicity).map_err(|_| {
@@ -161,6 +163,9 @@ impl P4Runtime for Service {
         }
         let due_ns = switch.poll_timeout();
         let mut target = state.target(&mut switch, now_ns)?;
+        if !peer.has_lane() {
+            batch::is_small(&target, &request.updates)?;
+        }
         let outcomes = batch::all_or_none(&mut target, &access, &request.updates);
         // Entries take effect with the next packet; only an idle time-out is worth waking the
         // driver for.
@@ -176,7 +181,7 @@ impl P4Runtime for Service {
     }
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        self.limits().identities.reads(&request)?;
+        self.limits().identities.reads(request.extensions())?;
         let (peer, held) = (self.peer_of(&request), Held::of(request.extensions()));
         let request = request.into_inner();
         self.check_device(request.device_id)?;
@@ -188,7 +193,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<v1::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<v1::SetForwardingPipelineConfigResponse>, Status> {
-        self.limits().identities.writes(&request)?;
+        self.limits().identities.writes(request.extensions())?;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let may_push = |state: &State| {
@@ -252,7 +257,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<v1::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<v1::GetForwardingPipelineConfigResponse>, Status> {
-        self.limits().identities.reads(&request)?;
+        self.limits().identities.reads(request.extensions())?;
         use v1::get_forwarding_pipeline_config_request::ResponseType;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
@@ -277,7 +282,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<v1::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let highest = self.limits().identities.writes(&request)?;
+        let highest = self.limits().identities.writes(request.extensions())?;
         let peer = self.peer_of(&request);
         let (outgoing, responses) = outgoing::channel(peer, STREAM_DEPTH, STREAM_BYTES);
         tokio::spawn(self.clone().serve_stream(request.into_inner(), outgoing, highest));

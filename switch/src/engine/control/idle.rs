@@ -13,6 +13,9 @@ use super::tables::{lacks, no_entry};
 use super::timers::Timer;
 use super::{Control, Result};
 
+/// Entries that are looked at in one call, while packets wait.
+const MOST_LOOKS: usize = 512;
+
 impl Control {
     /// Sets an entry's idle time-out in ns, 0 for none, and starts its idle time at `now_ns`.
     pub fn set_idle_timeout(
@@ -49,12 +52,16 @@ impl Control {
     }
 
     /// The entries whose idle time-out has passed by `now_ns` and that were not reported since
-    /// their last hit. They stay in their tables: removing them is the controller's business.
+    /// their last hit. They stay in their tables: removing them is the controller's business. Where
+    /// very many are due, some: [`poll_idle_timeout`](Self::poll_idle_timeout) says that there are
+    /// more.
     pub fn take_idle_entries(&mut self, now_ns: u64) -> Vec<IdleEntry> {
         let mut found = Vec::new();
-        while let Some(&Reverse(timer)) = self.timers.heap.peek()
-            && timer.at_ns <= now_ns
-        {
+        for _ in 0..MOST_LOOKS {
+            let Some(&Reverse(timer)) = self.timers.heap.peek().filter(|timer| timer.0.at_ns <= now_ns)
+            else {
+                break;
+            };
             self.timers.heap.pop();
             let table = &mut self.tables[timer.table as usize];
             let entry = table.entries.get_mut(timer.handle as usize).and_then(Option::as_mut);

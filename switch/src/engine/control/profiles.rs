@@ -173,6 +173,14 @@ impl Control {
         Ok(states.map(|state| state.group.clone()).collect())
     }
 
+    /// Members in the groups at these places, each as often as groups have it.
+    pub(crate) fn group_members(&self, profile: &str, places: Range<u64>) -> Result<usize> {
+        let profile = &self.profiles[self.profile_index(profile)?];
+        let last = places.end.min(profile.places().1 as u64);
+        let states = (places.start..last).filter_map(|place| profile.group(place as u32));
+        Ok(states.map(|state| state.group.members.len()).sum())
+    }
+
     fn check_group(&self, profile: usize, group: &Group) -> Result<()> {
         let profile = &self.profiles[profile];
         let (name, id) = (&profile.name, group.id);

@@ -15,12 +15,9 @@ impl Target<'_> {
     /// Without data nothing changes.
     pub(super) fn write_counter(&mut self, entry: &v1::CounterEntry) -> Result<()> {
         let name = self.index.counter(entry.counter_id)?.name();
-        for cell in cells("counter", name, self.counter_size(name), entry.index.as_ref())? {
-            if let Some(data) = &entry.data {
-                self.control.set_counter(name, cell, value_in(data))?;
-            }
-        }
-        Ok(())
+        let cells = cells("counter", name, self.counter_size(name), entry.index.as_ref())?;
+        let Some(data) = &entry.data else { return Ok(()) };
+        Ok(self.control.fill_counter(name, cells, value_in(data))?)
     }
 
     /// Without data nothing changes.
@@ -43,10 +40,8 @@ impl Target<'_> {
         };
         let (width, signed) = register_type(register)?;
         let value = if signed { sign_extended(value, width) } else { value.clone() };
-        for cell in cells("register", name, self.register_size(name), entry.index.as_ref())? {
-            self.control.set_register(name, cell, &value)?;
-        }
-        Ok(())
+        let cells = cells("register", name, self.register_size(name), entry.index.as_ref())?;
+        Ok(self.control.fill_register(name, cells, &value)?)
     }
 
     /// The counters that a filter asks for, and which of their cells.

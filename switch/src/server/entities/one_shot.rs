@@ -6,12 +6,14 @@ use super::super::ledger::{Element, OneShot};
 use super::actions::{action_of, call_of};
 use super::profiles::{check_shares, watch_number, watch_port};
 use super::target::{Refusal, Result, Target};
-use crate::engine::entity::{Group, GroupMember};
+use crate::engine::entity::{ActionSpec, Group, GroupMember};
+use std::ops::Range;
 use tonic::Code;
 use trimwire_p4runtime::p4info::{Named, TableRef};
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::action_profile_action::WatchKind;
 use trimwire_p4runtime::v1::action_profile_action_set::ActionSelectionMode;
+use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 impl Target<'_> {
     /// Makes members and a group for an action set, and gives the group's id. Nothing stays of one
@@ -110,6 +112,19 @@ impl Target<'_> {
         Ok(())
     }
 
+    /// Actions in the action sets of the entries at these places.
+    pub(super) fn one_shots_of(&self, filter: &v1::TableEntry, places: Range<u64>) -> Result<usize> {
+        let table = self.index.table(filter.table_id)?;
+        let profile = table.implementation().and_then(|profile| self.ledger.selectors.get(profile.name()));
+        let Some(selector) = profile.filter(|selector| !selector.one_shots.is_empty()) else { return Ok(0) };
+        let rows = self.control.table_rows(table.name(), places)?;
+        let actions = rows.iter().map(|row| match row.entry.action {
+            ActionSpec::Group(id) => selector.one_shots.get(&id).map_or(0, |of| of.elements.len()),
+            _ => 0,
+        });
+        Ok(actions.sum())
+    }
+
     /// The action set as it was written, if the group was made for one.
     pub(super) fn action_set(&self, profile: &str, group: u32) -> Option<Result<v1::ActionProfileActionSet>> {
         let one_shot = self.ledger.selectors.get(profile)?.one_shots.get(&group)?;
@@ -133,6 +148,13 @@ impl Target<'_> {
             group_action: None,
         })
     }
+}
+
+/// Shares of weight in an entry's action set.
+pub(super) fn shares_in(entry: &v1::TableEntry) -> usize {
+    let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
+    let Some(ActionType::ActionProfileActionSet(set)) = action else { return 0 };
+    set.action_profile_actions.iter().map(|action| action.weight.max(0) as usize).sum()
 }
 
 fn exhausted(profile: &str) -> Refusal {

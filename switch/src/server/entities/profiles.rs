@@ -170,6 +170,13 @@ impl Target<'_> {
         Ok(found)
     }
 
+    /// Members in the groups at these places.
+    pub(super) fn members_of(&self, filter: &v1::ActionProfileGroup, places: Range<u64>) -> Result<usize> {
+        let profiles = self.manual_profiles(filter.action_profile_id)?;
+        let members = |(_, name): (u32, &str)| Ok(self.control.group_members(name, places.clone())?);
+        profiles.into_iter().map(members).sum()
+    }
+
     /// Ids and names of the profiles that are programmed with members and groups, if they are
     /// programmed at all.
     fn manual_profiles(&self, id: u32) -> Result<Vec<(u32, &str)>> {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Multicast groups and clone sessions (P4Runtime, "PacketReplicationEngineEntry").
 
-use super::target::{Kind, Refusal, Result, Target};
+use super::target::{Kind, Piece, Refusal, Result, Target};
 use crate::engine::entity::{CloneOptions, Replica};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
@@ -70,24 +72,70 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// What a filter asks for, as it was written; id 0 asks for all.
-    pub(super) fn read_replication(&self, filter: &v1::PacketReplicationEngineEntry) -> Result<Vec<Kind>> {
-        let found: Vec<Pre> = match &filter.r#type {
+    /// What a filter asks for, by id; id 0 asks for all.
+    pub(super) fn replication(&self, filter: &v1::PacketReplicationEngineEntry) -> Result<Piece> {
+        let (wanted, last) = match &filter.r#type {
             Some(Pre::MulticastGroupEntry(filter)) => {
-                let wanted = filter.multicast_group_id;
-                let groups = self.ledger.multicast.iter().filter(|(id, _)| wanted == 0 || wanted == **id);
-                groups.map(|(_, group)| Pre::MulticastGroupEntry(group.clone())).collect()
+                (filter.multicast_group_id, self.ledger.multicast.keys().next_back())
             }
             Some(Pre::CloneSessionEntry(filter)) => {
-                let wanted = filter.session_id;
-                let sessions = self.ledger.clones.iter().filter(|(id, _)| wanted == 0 || wanted == **id);
-                sessions.map(|(_, session)| Pre::CloneSessionEntry(session.clone())).collect()
+                (filter.session_id, self.ledger.clones.keys().next_back())
+            }
+            None => return Err(empty()),
+        };
+        let ids = match (wanted, last) {
+            (0, Some(last)) => 0..u64::from(*last) + 1,
+            (0, None) => 0..0,
+            (id, _) => u64::from(id)..u64::from(id) + 1,
+        };
+        Ok(Piece { filter: Kind::PacketReplicationEngineEntry(filter.clone()), cells: Some(ids) })
+    }
+
+    /// Groups or sessions of these ids, as they were written.
+    pub(super) fn read_replication(
+        &self,
+        filter: &v1::PacketReplicationEngineEntry,
+        ids: Range<u64>,
+    ) -> Result<Vec<Kind>> {
+        let found: Vec<Pre> = match &filter.r#type {
+            Some(Pre::MulticastGroupEntry(_)) => {
+                of_ids(&self.ledger.multicast, ids).cloned().map(Pre::MulticastGroupEntry).collect()
+            }
+            Some(Pre::CloneSessionEntry(_)) => {
+                of_ids(&self.ledger.clones, ids).cloned().map(Pre::CloneSessionEntry).collect()
             }
             None => return Err(empty()),
         };
         let entry =
             |of| Kind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type: Some(of) });
         Ok(found.into_iter().map(entry).collect())
+    }
+
+    /// Replicas of groups or sessions of these ids.
+    pub(super) fn replicas_of(&self, filter: &v1::PacketReplicationEngineEntry, ids: Range<u64>) -> usize {
+        match &filter.r#type {
+            Some(Pre::MulticastGroupEntry(_)) => {
+                of_ids(&self.ledger.multicast, ids).map(|group| group.replicas.len()).sum()
+            }
+            Some(Pre::CloneSessionEntry(_)) => {
+                of_ids(&self.ledger.clones, ids).map(|session| session.replicas.len()).sum()
+            }
+            None => 0,
+        }
+    }
+}
+
+fn of_ids<T>(all: &BTreeMap<u32, T>, ids: Range<u64>) -> impl Iterator<Item = &T> {
+    let first = u32::try_from(ids.start).unwrap_or(u32::MAX);
+    all.range(first..).take_while(move |(id, _)| u64::from(**id) < ids.end).map(|(_, of)| of)
+}
+
+/// Replicas that an update writes.
+pub(super) fn replicas_in(entry: &v1::PacketReplicationEngineEntry) -> usize {
+    match &entry.r#type {
+        Some(Pre::MulticastGroupEntry(group)) => group.replicas.len(),
+        Some(Pre::CloneSessionEntry(session)) => session.replicas.len(),
+        None => 0,
     }
 }
 

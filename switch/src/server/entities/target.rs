@@ -27,15 +27,20 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The same in pieces of at most so many cells.
-    pub(crate) fn parts(self, most: u64) -> impl Iterator<Item = Self> {
-        let Self { filter, cells } = self;
-        let range = cells.clone().unwrap_or(0..1);
-        let step = usize::try_from(most).unwrap_or(usize::MAX);
-        range.clone().step_by(step).map(move |start| {
-            let cells = cells.as_ref().map(|_| start..start.saturating_add(most).min(range.end));
-            Self { filter: filter.clone(), cells }
-        })
+    /// Takes the first so many cells off it; all of it where it has none.
+    pub(crate) fn take(&mut self, most: u64) -> Option<Self> {
+        let Some(cells) = &mut self.cells else {
+            self.cells = Some(0..0);
+            return Some(Self { filter: self.filter.clone(), cells: None });
+        };
+        let part = cells.start..cells.start.saturating_add(most.max(1)).min(cells.end);
+        cells.start = part.end;
+        (!part.is_empty()).then(|| Self { filter: self.filter.clone(), cells: Some(part) })
+    }
+
+    /// How many cells it is about.
+    pub(crate) fn len(&self) -> u64 {
+        self.cells.as_ref().map_or(1, |cells| cells.end.saturating_sub(cells.start))
     }
 }
 

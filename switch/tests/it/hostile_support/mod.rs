@@ -230,7 +230,8 @@ impl HttpBody for Upload {
     }
 }
 
-fn edited(edit: impl FnOnce(&mut Value)) -> (P4Info, Vec<u8>) {
+/// The server's program with other JSON.
+pub(crate) fn edited(edit: impl FnOnce(&mut Value)) -> (P4Info, Vec<u8>) {
     let (p4info, json) = program("server");
     let mut root: Value = serde_json::from_slice(&json).unwrap();
     edit(&mut root);
