@@ -105,6 +105,7 @@ impl Drop for Controller {
 
 impl Controller {
     /// Starts to work on every switch. Gives an error only if the work cannot begin at all.
+    #[expect(clippy::unused_async, reason = "it spawns tasks, so its caller has to be in a runtime")]
     pub async fn start(
         fabric: &Fabric,
         artifacts: &Artifacts,

@@ -28,7 +28,9 @@ pub(super) async fn ask(at: SocketAddr, patience: Duration) -> Result<RunState, 
     let at = SocketAddr::new(ip, at.port());
     let (tell, told) = oneshot::channel();
     // A runtime would wait for its own threads.
-    std::thread::spawn(move || tell.send(pages(at)));
+    std::thread::spawn(move || {
+        let _ = tell.send(pages(at));
+    });
     let answer = match tokio::time::timeout(patience, told).await {
         Ok(answer) => answer.unwrap_or_else(|error| Err(error.to_string())),
         Err(_) => Err(format!("no answer within {patience:?}")),
