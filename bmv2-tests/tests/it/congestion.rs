@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 const JUNK_EVERY: Duration = Duration::from_millis(10);
 
 const TRIM: &str = "{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
-                    drop_at: 70KB, trim_limit: 400KB }";
+                    drop_at: 70KB, trim_limit: 400KB, queues: { control: { mark_at: 40KB, drop_at: 40KB } } }";
 const DROP_TAIL: &str = "{ trim: off, mark_at: 40KB, drop_at: 40KB }";
 
 /// Ports of all hosts.
