@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kinds of switches: what each takes, in its own units, and what one has to know about it. One
-//! file each.
+//! Kinds of switches: what each takes, in its own units, and what one has to know about it.
 //!
 //! Tables, keys, actions and their parameters are the same everywhere (`p4/README.md`). What
 //! differs: in what thresholds are counted, how a packet is trimmed (v1model truncates it, Tofino
@@ -12,7 +11,6 @@ mod start;
 mod stratum;
 mod stratum_tofino;
 mod stratum_tofino2;
-mod trimwire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -31,35 +29,59 @@ use crate::yaml::problem::Problems;
 /// Ports of a switch in its linked order, with what their queues do.
 pub(crate) type Ports = BTreeMap<u16, Arc<PortPolicy>>;
 
-/// What a kind of switch is like.
+/// What a kind of switch is like; unless it says otherwise, as the v1model program in
+/// `trimwire-switch`.
 trait Rules: Sync {
-    fn ports(&self) -> RangeInclusive<u16>;
+    fn ports(&self) -> RangeInclusive<u16> {
+        V1MODEL_PORTS
+    }
 
     /// What thresholds are counted in.
-    fn unit(&self) -> &'static str;
+    fn unit(&self) -> &'static str {
+        "bytes"
+    }
 
     /// From bytes to the target's unit, and to the sizes that it can trim to.
-    fn convert(&self, policy: &PortPolicy, plan: &QueuePlan) -> PortPolicy;
+    fn convert(&self, policy: &PortPolicy, _: &QueuePlan) -> PortPolicy {
+        policy.clone()
+    }
 
     /// Whether the program caps trimmed packets, by table; if not, the traffic manager does.
-    fn caps_by_table(&self) -> bool;
+    fn caps_by_table(&self) -> bool {
+        true
+    }
 
     /// Entities beside those of the tables, with what each is for. `ports` are converted.
     fn extras(
         &self,
-        switch: &str,
-        ports: &Ports,
-        plan: &QueuePlan,
-        index: &Index,
-    ) -> Result<Vec<(Entity, String)>, EntityError>;
+        _switch: &str,
+        _ports: &Ports,
+        _: &QueuePlan,
+        _: &Index,
+    ) -> Result<Vec<(Entity, String)>, EntityError> {
+        Ok(Vec::new())
+    }
 
     /// What is allowed but will not do what one might think: a kind, to tell repetitions, and
     /// words. `ports` are in bytes.
-    fn doubts(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)>;
+    fn doubts(&self, _switch: &str, _ports: &Ports, _: &Fabric) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 
     /// What nobody but a person can do. `ports` are in bytes.
-    fn manual_steps(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<String>;
+    fn manual_steps(&self, _switch: &str, _ports: &Ports, _: &Fabric) -> Vec<String> {
+        Vec::new()
+    }
 }
+
+/// `bit<9>` without v1model's drop port (511) and the CPU port (510).
+const V1MODEL_PORTS: RangeInclusive<u16> = 0..=509;
+
+/// `trimwire-switch` counts bytes, truncates, and its traffic manager's limits are far above any
+/// threshold.
+struct Trimwire;
+
+impl Rules for Trimwire {}
 
 impl Target {
     /// The architecture that the P4Info of its program names.
@@ -73,7 +95,7 @@ impl Target {
 
     fn rules(self) -> &'static dyn Rules {
         match self {
-            Self::Trimwire => &trimwire::Trimwire,
+            Self::Trimwire => &Trimwire,
             Self::Bmv2 => &bmv2::Bmv2,
             Self::StratumTofino => &stratum_tofino::StratumTofino,
             Self::StratumTofino2 => &stratum_tofino2::StratumTofino2,

@@ -13,17 +13,23 @@ use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use crate::files;
-
 /// Deepest nesting that is read. The schema needs seven levels.
 const DEEPEST: usize = 32;
 
 /// Most memory that a file's values take, aliases expanded: a few lines of nested aliases could
 /// otherwise stand for gigabytes.
-const MOST_BYTES: usize = (files::LONGEST_MIB as usize) << 20;
+const MOST_MIB: usize = 24;
+const MOST_BYTES: usize = MOST_MIB << 20;
 
-/// Of a node or a key, without its text.
-const NODE_BYTES: usize = size_of::<Node>();
+/// Of a node or a key, without its text: vectors have room for up to twice what they hold.
+const NODE_BYTES: usize = 2 * size_of::<Node>();
+/// Of an anchor, with its name in the parser.
+const ANCHOR_BYTES: usize = 256;
+
+/// Of a text: an allocator gives pieces of 16 bytes, with a head of 8, and of 32 at least.
+fn text_bytes(text: &str) -> usize {
+    if text.is_empty() { 0 } else { (text.len() + 8).next_multiple_of(16).max(32) }
+}
 
 /// Most marks ([`is_mark`]) between two events. The parser keeps all of a bracket in tokens of a
 /// hundred bytes until it ends, since it may turn out to be a key.
@@ -111,7 +117,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
             }
             Event::Scalar(text, style, anchor, _) => {
                 let null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null");
-                bytes = bytes.saturating_add(text.len());
+                bytes = bytes.saturating_add(text_bytes(&text));
                 let value = if null { Value::Null } else { Value::Scalar(text.into_owned()) };
                 Some((Node { line, value }, anchor))
             }
@@ -147,8 +153,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
         };
         bytes = bytes.saturating_add(NODE_BYTES);
         if bytes > MOST_BYTES {
-            let most = files::LONGEST_MIB;
-            return Err(fail(format!("values of more than {most} MiB in memory, aliases expanded")));
+            return Err(fail(format!("values of more than {MOST_MIB} MiB in memory, aliases expanded")));
         }
         if open.len() + deeper > DEEPEST {
             return Err(fail(format!("nested deeper than {DEEPEST} levels")));
@@ -156,7 +161,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
         let Some((node, anchor)) = complete else { continue };
         if anchor != 0 {
             let extent = Extent::of(&node);
-            bytes = bytes.saturating_add(extent.bytes);
+            bytes = bytes.saturating_add(extent.bytes + ANCHOR_BYTES);
             anchors.insert(anchor, (node.clone(), extent));
         }
         match open.last_mut() {
@@ -197,7 +202,7 @@ struct Extent {
 
 impl Extent {
     fn of(node: &Node) -> Self {
-        let text = |text: &String| Self { bytes: NODE_BYTES + text.len(), depth: 0 };
+        let text = |text: &String| Self { bytes: NODE_BYTES + text_bytes(text), depth: 0 };
         let parts: Box<dyn Iterator<Item = Self> + '_> = match &node.value {
             Value::Null => return Self { bytes: NODE_BYTES, depth: 0 },
             Value::Scalar(scalar) => return text(scalar),
@@ -290,10 +295,14 @@ mod tests {
             let items = vec![format!("*a{below}"); 10].join(", ");
             bomb = format!("{bomb}a{level}: &a{level} [{items}]\n");
         }
-        assert!(parse(&bomb).unwrap_err().reason.contains("more than 16 MiB in memory"));
+        assert!(parse(&bomb).unwrap_err().reason.contains("more than 24 MiB in memory"));
         // Long texts are counted, not values alone.
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(1_000));
-        assert!(parse(&long).unwrap_err().reason.contains("more than 16 MiB in memory"));
+        assert!(parse(&long).unwrap_err().reason.contains("more than 24 MiB in memory"));
+        // Nor are anchors free that nobody uses, nor texts of a byte.
+        let anchors: String = (0..100_000).map(|number| format!("- &a{number} b\n")).collect();
+        assert!(parse(&anchors).unwrap_err().reason.contains("more than 24 MiB in memory"));
+        assert!(parse(&"- a: b\n".repeat(150_000)).unwrap_err().reason.contains("more than 24 MiB"));
         // Aliases of aliases are as deep as what they stand for.
         let mut deep = "a0: &a0 [x]\n".to_owned();
         for level in 1..40 {

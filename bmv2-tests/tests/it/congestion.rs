@@ -26,7 +26,7 @@ const JUNK_EVERY: Duration = Duration::from_millis(10);
 
 /// Eight planes and one of packets of 448 coordinates, as ten planes have.
 const TRIM: &str = "{ shallow_size: 510B, deep_size: 118B, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
-                    drop_at: 70KB, trim_limit: 400KB }";
+                    drop_at: 70KB, trim_limit: 400KB, queues: { control: { mark_at: 40KB, drop_at: 40KB } } }";
 const DROP_TAIL: &str = "{ trim: off, mark_at: 40KB, drop_at: 40KB }";
 
 /// Ports of all hosts.

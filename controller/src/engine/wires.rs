@@ -156,10 +156,12 @@ impl Wires {
     /// [`Wires::unsent`] hears.
     pub(crate) fn probes(&mut self, switch: &str) -> Vec<(u16, Vec<u8>)> {
         let (own, rest) = ((switch.to_owned(), 0)..=(switch.to_owned(), u16::MAX), self.rest());
+        let mut from = own.start().clone();
         let ways = self.ways.range(own).filter(|(from, way)| self.is_open(from, &way.to));
-        let open: Vec<Place> = ways.map(|(from, _)| from.clone()).collect();
+        let open: Vec<u16> = ways.map(|((_, port), _)| *port).collect();
         let mut frames = Vec::new();
-        for from in open {
+        for port in open {
+            from.1 = port;
             self.judge(&from);
             let Some(way) = self.ways.get_mut(&from) else { continue };
             // Whether a link is dead is not waited for: it has its probes one after another.
@@ -174,7 +176,7 @@ impl Wires {
             let mut frame = [far.0, own.0].concat();
             frame.extend(ETHERTYPE);
             frame.resize(FRAME_BYTES, 0);
-            frames.push((from.1, frame));
+            frames.push((port, frame));
         }
         frames
     }
@@ -210,29 +212,38 @@ impl Wires {
 
     fn judge(&mut self, from: &Place) {
         let Some(way) = self.ways.get(from) else { return };
-        let (name, to) = (words(from), words(&way.to));
         let back = self.ways.get(&way.to).filter(|back| back.to == *from && back.has_answered);
         let comes_back = back.is_some_and(|back| back.unanswered <= PATIENCE / 2);
-        let verdict = if let Some(elsewhere) = &way.elsewhere {
-            let found = format!("{name} should lead to {to}, and leads to {}", words(elsewhere));
-            Some((Cause::Miscabled, found))
-        } else if comes_back && way.unanswered > PATIENCE {
-            Some((Cause::OneWay, format!("no frame from {name} arrives at {to}, while frames come back")))
-        } else if way.has_answered && way.unanswered > LONG_PATIENCE {
-            Some((Cause::OneWay, format!("no frame from {name} arrives at {to}, and none comes back")))
+        let (lossy, is_one_way) = (lossy(&way.losses), comes_back && way.unanswered > PATIENCE);
+        let cause = if way.elsewhere.is_some() {
+            Some(Cause::Miscabled)
+        } else if is_one_way || way.has_answered && way.unanswered > LONG_PATIENCE {
+            Some(Cause::OneWay)
         } else {
-            lossy(&way.losses).map(|(lost, sent)| {
-                let share = f64::from(lost) * 100.0 / f64::from(sent);
-                let how = format!("{lost} of {sent} frames from {name} to {to} were lost ({share:.1} %)");
-                (Cause::Lossy, how)
-            })
+            lossy.map(|_| Cause::Lossy)
         };
-        let cause = verdict.as_ref().map(|(cause, _)| *cause);
-        if let Some(way) = self.ways.get_mut(from)
-            && std::mem::replace(&mut way.told, cause) != cause
-        {
-            self.verdicts.insert(from.clone(), verdict);
+        if way.told == cause {
+            return;
         }
+        let (name, to) = (words(from), words(&way.to));
+        let why = match (cause, &way.elsewhere, lossy) {
+            (_, Some(elsewhere), _) => {
+                format!("{name} should lead to {to}, and leads to {}", words(elsewhere))
+            }
+            (Some(Cause::OneWay), ..) => {
+                let back = if is_one_way { "while frames come back" } else { "and none comes back" };
+                format!("no frame from {name} arrives at {to}, {back}")
+            }
+            (_, _, Some((lost, sent))) => {
+                let share = f64::from(lost) * 100.0 / f64::from(sent);
+                format!("{lost} of {sent} frames from {name} to {to} were lost ({share:.1} %)")
+            }
+            _ => String::new(),
+        };
+        if let Some(way) = self.ways.get_mut(from) {
+            way.told = cause;
+        }
+        self.verdicts.insert(from.clone(), cause.map(|cause| (cause, why)));
     }
 
     /// Verdicts that changed since the last call.

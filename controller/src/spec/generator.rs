@@ -19,7 +19,7 @@ use crate::yaml::fields::{Fields, entries, integer, join};
 use crate::yaml::problem::{Located, Problems};
 
 /// Hosts of a generated fabric: as many as were tried (docs/reference/controller.md, "Scale").
-const MOST_HOSTS: u64 = 4096;
+const MOST_HOSTS: u64 = 16_384;
 /// Ports of a switch, from 1.
 const MOST_PORTS: u64 = 509;
 /// The last byte of a host's IPv4 address, and of its MAC.

@@ -2,15 +2,8 @@
 //! BMv2's `simple_switch_grpc`: the same compiled program as `trimwire-switch`, but queues that are
 //! counted in packets and drop in silence, and no register reads over P4Runtime.
 
-use std::ops::RangeInclusive;
-
-use trimwire_p4runtime::entity::EntityError;
-use trimwire_p4runtime::p4info::Index;
-use trimwire_p4runtime::v1::Entity;
-
-use super::{Ports, Rules, trimwire};
-use crate::model::{Fabric, QueuePlan};
-use crate::model::{PortPolicy, QueuePolicy};
+use super::{Ports, Rules};
+use crate::model::{Fabric, QueuePlan, QueuePolicy};
 use crate::units;
 
 /// Packets that a queue holds unless `set_queue_depth` says otherwise (simple_switch 1.15.5).
@@ -38,32 +31,6 @@ fn heads(ports: &Ports, plan: &QueuePlan) -> Option<String> {
 }
 
 impl Rules for Bmv2 {
-    fn ports(&self) -> RangeInclusive<u16> {
-        trimwire::V1MODEL_PORTS
-    }
-
-    fn unit(&self) -> &'static str {
-        "bytes"
-    }
-
-    fn convert(&self, policy: &PortPolicy, _: &QueuePlan) -> PortPolicy {
-        policy.clone()
-    }
-
-    fn caps_by_table(&self) -> bool {
-        true
-    }
-
-    fn extras(
-        &self,
-        _: &str,
-        _: &Ports,
-        _: &QueuePlan,
-        _: &Index,
-    ) -> Result<Vec<(Entity, String)>, EntityError> {
-        Ok(Vec::new())
-    }
-
     fn doubts(&self, _: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)> {
         let full = fabric.data_packet().full_frame().max(SMALLEST_FRAME);
         let holds = DEFAULT_DEPTH * full;
@@ -90,9 +57,5 @@ impl Rules for Bmv2 {
             )
         };
         vec![("depth", message)]
-    }
-
-    fn manual_steps(&self, _: &str, _: &Ports, _: &Fabric) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -43,7 +43,7 @@ links:
 }
 
 /// Killed when the test ends, however it ends.
-struct Child(std::process::Child);
+pub(crate) struct Child(pub(crate) std::process::Child);
 
 impl Drop for Child {
     fn drop(&mut self) {

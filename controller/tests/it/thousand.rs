@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A thousand switches: how long the failure of one takes to be in every route. A measurement of
-//! minutes, not a test: `cargo test -p trimwire-controller --test it thousand:: -- --ignored
-//! --nocapture`.
+//! Many switches: how long the failure of one takes to be in every route of a thousand, and what a
+//! `run` costs by the ports of its switches. Measurements of minutes, not tests: `cargo test -p
+//! trimwire-controller --test it thousand:: -- --ignored --nocapture`.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use trimwire_controller::model::End;
 use trimwire_controller::run::{Controller, RunOptions};
 use trimwire_controller::{Artifacts, Fabric, MetricsAt};
+use trimwire_switch::SharedSwitch;
 
 use crate::counters::with_deflected;
+use crate::failure::Child;
 use crate::model::Model;
 use crate::replace::all_in_place;
+use crate::run_support::{Embedded, get};
+use crate::wires;
 
 /// P4Runtime servers of models: below the ports that the system gives to clients.
 const FIRST_PORT: usize = 20_000;
 
 fn processor_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    seconds_of("self")
+}
+
+fn seconds_of(process: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     // utime and stime, in ticks of 10 ms (proc(5)).
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
@@ -127,4 +140,121 @@ async fn the_failure_of_an_aggregation_switch_is_in_every_route() {
     assert!(changed > k * k / 2 - 1, "every edge switch");
     assert_eq!(controller.status().faults.len(), 1);
     controller.stop().await;
+}
+
+/// By switch and port, where the cable leads.
+type Cables = Vec<BTreeMap<u16, (usize, u16)>>;
+
+/// Takes frames from switch to switch until it is over.
+fn carry(switches: &[SharedSwitch], cables: &Cables, is_over: &AtomicBool) {
+    let mut now = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(5));
+        now += 5_000_000;
+        let mut arriving = Vec::new();
+        for (number, switch) in switches.iter().enumerate() {
+            let mut switch = switch.lock().unwrap();
+            switch.handle_timeout(now);
+            while let Some(sent) = switch.poll_transmit() {
+                arriving.extend(cables[number].get(&sent.port).map(|to| (*to, sent.frame)));
+            }
+        }
+        for ((number, port), frame) in arriving {
+            switches[number].lock().unwrap().handle_frame(now, port, &frame);
+        }
+    }
+}
+
+/// A `run` of a leaf-spine whose cables all work: its share of a core, all in place, and the size of
+/// `/metrics`. Leaves have as many ports as `spines` and `hosts`, spines as there are leaves.
+/// `TRIMWIRE_BIN_DIR` may name a folder with another controller, such as a release build.
+async fn cost(leaves: usize, spines: usize, hosts: usize, first_port: usize, seconds: u64) {
+    let text = format!(
+        "version: 1
+topology: {{ leaf_spine: {{ leaves: {leaves}, spines: {spines}, hosts_per_leaf: {hosts}, host_speed: 10Gbps, fabric_speed: 10Gbps, addresses: {{ grpc: \"127.0.0.1:{first_port}\" }} }} }}
+"
+    );
+    let fabric = Fabric::from_yaml(&text, "fabric.yaml").unwrap_or_else(|error| panic!("{error}"));
+    let numbers: BTreeMap<&String, usize> = fabric.switches.keys().zip(0..).collect();
+    let mut cables: Cables = vec![BTreeMap::new(); numbers.len()];
+    let mut ways = 0_usize;
+    let mut doors: BTreeMap<usize, (u16, [u8; 4])> = BTreeMap::new();
+    for link in &fabric.links {
+        for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
+            match (near, far) {
+                (End::Port(near, port), End::Port(far, far_port)) => {
+                    cables[numbers[near]].insert(*port, (numbers[far], *far_port));
+                    ways += 1;
+                }
+                (End::Port(leaf, port), End::Host(host)) => {
+                    doors.entry(numbers[leaf]).or_insert((*port, fabric.hosts[host].ip.octets()));
+                }
+                _ => {}
+            }
+        }
+    }
+    let embedded: Vec<Embedded> = fabric
+        .switches
+        .values()
+        .map(|switch| Embedded::start_at(switch.address.parse().unwrap(), switch.device_id))
+        .collect();
+    let switches: Vec<SharedSwitch> = embedded.iter().map(|one| Arc::clone(&one.switch)).collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let carrier = {
+        let (switches, is_over) = (switches.clone(), Arc::clone(&is_over));
+        std::thread::spawn(move || carry(&switches, &cables, &is_over))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fabric.yaml");
+    std::fs::write(&file, text).unwrap();
+    let program = std::env::var_os("TRIMWIRE_BIN_DIR").map_or_else(
+        || PathBuf::from(env!("CARGO_BIN_EXE_trimwire-controller")),
+        |folder| PathBuf::from(folder).join("trimwire-controller"),
+    );
+    let metrics = std::net::SocketAddr::from(([127, 0, 0, 1], 19_550));
+    let child = std::process::Command::new(program)
+        .args(["run", "--metrics", &metrics.to_string()])
+        .arg(&file)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = child.id().to_string();
+    let _child = Child(child);
+    let began = Instant::now();
+    let tried = format!("trimwire_controller_links{{state=\"tried\"}} {}\n", ways / 2);
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let is_listening = std::net::TcpStream::connect(metrics).is_ok();
+        if is_listening && get(metrics, "/metrics").await.contains(&tried) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "not in place");
+    }
+    println!("{} switches, {ways} ways: in place and tried after {:?}", switches.len(), began.elapsed());
+    let busy = async || {
+        let before = (seconds_of(&process), Instant::now());
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        (seconds_of(&process) - before.0) * 100.0 / before.1.elapsed().as_secs_f64()
+    };
+    let (share, idle) = (busy().await, get(metrics, "/metrics").await.len());
+    println!("  {share:.2} % of a core; /metrics {idle} bytes");
+    // A packet of each of 200 flows from each leaf to the next.
+    for ((leaf, (port, from)), (_, (_, to))) in doors.iter().zip(doors.iter().cycle().skip(1)) {
+        for flow in 0..200 {
+            switches[*leaf].lock().unwrap().handle_frame(0, *port, &wires::frame(*from, *to, flow));
+        }
+    }
+    let (share, used) = (busy().await, get(metrics, "/metrics").await.len());
+    println!("  with packets at every port: {share:.2} % of a core; /metrics {used} bytes");
+    is_over.store(true, Ordering::Relaxed);
+    carrier.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement of minutes"]
+async fn what_a_run_costs_with_switches_of_16_17_and_up_to_56_ports() {
+    let seconds = std::env::var("TRIMWIRE_SECONDS").map_or(20, |text| text.parse().unwrap());
+    for (number, (leaves, spines, hosts)) in (0..).zip([(16, 15, 1), (17, 16, 1), (56, 16, 4)]) {
+        cost(leaves, spines, hosts, FIRST_PORT + 100 * number, seconds).await;
+    }
 }

@@ -49,10 +49,11 @@ impl Drop for Lab {
     }
 }
 
-/// Ethernet, IPv4 and UDP from h1 to h2.
-fn frame(flow: u16) -> Vec<u8> {
+/// Ethernet, IPv4 and UDP.
+pub(crate) fn frame(from: [u8; 4], to: [u8; 4], flow: u16) -> Vec<u8> {
     let mut frame = crate::run_support::frame();
-    frame[26..34].copy_from_slice(&[10, 0, 1, 1, 10, 0, 2, 1]);
+    frame[26..30].copy_from_slice(&from);
+    frame[30..34].copy_from_slice(&to);
     frame[24..26].fill(0);
     let sum: u32 =
         frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
@@ -173,7 +174,11 @@ fn carry(switches: &[SharedSwitch; 4], cables: &Mutex<Cables>) {
             }
         }
         for flow in 0..cables.flows {
-            switches[H1.0].lock().unwrap().handle_frame(now, H1.1, &frame(flow));
+            switches[H1.0].lock().unwrap().handle_frame(
+                now,
+                H1.1,
+                &frame([10, 0, 1, 1], [10, 0, 2, 1], flow),
+            );
             cables.sent += 1;
         }
     }

@@ -175,8 +175,8 @@ fn every_mistake_is_named_with_its_line_and_the_nearest_valid_word() {
             "f.yaml:2: topology.fat_tree.k: '5' is odd; k is even",
         ),
         (
-            "topology: { fat_tree: { k: 32, host_speed: 1Gbps } }\n",
-            "f.yaml:2: topology.fat_tree: makes 8192 hosts; a generated fabric has at most 4096",
+            "topology: { fat_tree: { k: 64, host_speed: 1Gbps } }\n",
+            "f.yaml:2: topology.fat_tree: makes 65536 hosts; a generated fabric has at most 16384",
         ),
         (
             "topology: { leaf_spine: { leaves: 4, spines: 300, links_per_spine: 2, hosts_per_leaf: 1, host_speed: 1Gbps } }\n",
