@@ -168,7 +168,7 @@ fn carry(switches: &[SharedSwitch], cables: &Cables, is_over: &AtomicBool) {
 /// A `run` of a leaf-spine whose cables all work: its share of a core, all in place, and the size of
 /// `/metrics`. Leaves have as many ports as `spines` and `hosts`, spines as there are leaves.
 /// `TRIMWIRE_BIN_DIR` may name a folder with another controller, such as a release build.
-async fn cost(leaves: usize, spines: usize, hosts: usize, first_port: usize, seconds: u64) {
+async fn cost(leaves: usize, spines: usize, hosts: usize, first_port: usize) {
     let text = format!(
         "version: 1
 topology: {{ leaf_spine: {{ leaves: {leaves}, spines: {spines}, hosts_per_leaf: {hosts}, host_speed: 10Gbps, fabric_speed: 10Gbps, addresses: {{ grpc: \"127.0.0.1:{first_port}\" }} }} }}
@@ -233,7 +233,7 @@ topology: {{ leaf_spine: {{ leaves: {leaves}, spines: {spines}, hosts_per_leaf: 
     println!("{} switches, {ways} ways: in place and tried after {:?}", switches.len(), began.elapsed());
     let busy = async || {
         let before = (seconds_of(&process), Instant::now());
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         (seconds_of(&process) - before.0) * 100.0 / before.1.elapsed().as_secs_f64()
     };
     let (share, idle) = (busy().await, get(metrics, "/metrics").await.len());
@@ -253,8 +253,7 @@ topology: {{ leaf_spine: {{ leaves: {leaves}, spines: {spines}, hosts_per_leaf: 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement of minutes"]
 async fn what_a_run_costs_with_switches_of_16_17_and_up_to_56_ports() {
-    let seconds = std::env::var("TRIMWIRE_SECONDS").map_or(20, |text| text.parse().unwrap());
     for (number, (leaves, spines, hosts)) in (0..).zip([(16, 15, 1), (17, 16, 1), (56, 16, 4)]) {
-        cost(leaves, spines, hosts, FIRST_PORT + 100 * number, seconds).await;
+        cost(leaves, spines, hosts, FIRST_PORT + 100 * number).await;
     }
 }
