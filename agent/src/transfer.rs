@@ -85,6 +85,7 @@ pub(crate) struct Chunk {
     pub(crate) run: Run,
     pub(crate) important: bool,
     pub(crate) repair: bool,
-    /// It begins behind the planes that a trim leaves: of a trimmed one nothing is of use.
-    pub(crate) tail: bool,
+    /// It begins behind the planes that trims leave, and came trimmed before: of one that is trimmed
+    /// again nothing would be of use.
+    pub(crate) droppable: bool,
 }

@@ -85,7 +85,7 @@ impl Endpoint {
         }
         let (mut payload, mut segment) = (chunk.run.payload, chunk.run.segment);
         // Trims end behind the first planes, and a switch goes on trimming what comes again.
-        let mut traffic = if chunk.tail { Traffic::Droppable } else { self.config.traffic };
+        let mut traffic = if chunk.droppable { Traffic::Droppable } else { self.config.traffic };
         if segment.min(payload.len()) > room
             && let Some((pieces, each)) = Piece::divide(&payload, segment.min(payload.len()), room)
         {

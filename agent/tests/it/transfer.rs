@@ -82,7 +82,8 @@ fn every_plane_arrives_through_a_switch_that_trims_all_it_may_to_signs() {
         let faults = Faults { trim: 1.0, trim_to_at_least: signs, trim_to_at_most: signs, ..Faults::NONE };
         let mut network = Network::new(2, faults, 1, Reliability::Full);
         let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), planes);
-        assert_eq!((received.full, sent.repaired), (received.packets, received.packets), "{planes}");
+        assert_eq!(received.full, received.packets, "{planes}");
+        assert!(sent.repaired <= 2 * received.packets, "{planes}: {} repairs", sent.repaired);
         assert!(network.now_ns < SECOND / 10, "{planes}: {} ns", network.now_ns);
     }
 }

@@ -331,8 +331,8 @@ impl Sender for TrimwireSender {
         self.sent.packets += 1;
         self.after_data(now_ns, &way.estimate);
         let whole = self.flow.payload_of(number);
-        // As the agent sends what a trim left out.
-        let tail = length < whole + HEAD;
+        // As the agent sends what a trim left out twice.
+        let tail = length < whole + HEAD && self.flight.attempts(number) > 2;
         let trimmed =
             !tail && matches!(self.config.delivery, Delivery::Trim { .. } | Delivery::RepairTrimmed);
         // Magnitudes have no order in a message: which packets are important is drawn.
