@@ -85,7 +85,4 @@ pub(crate) struct Chunk {
     pub(crate) run: Run,
     pub(crate) important: bool,
     pub(crate) repair: bool,
-    /// It begins behind the planes that trims leave, and came trimmed before: of one that is trimmed
-    /// again nothing would be of use.
-    pub(crate) droppable: bool,
 }

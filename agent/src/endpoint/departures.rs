@@ -84,8 +84,7 @@ impl Endpoint {
             self.stats.retransmitted_bytes += bytes;
         }
         let (mut payload, mut segment) = (chunk.run.payload, chunk.run.segment);
-        // Trims end behind the first planes, and a switch goes on trimming what comes again.
-        let mut traffic = if chunk.droppable { Traffic::Droppable } else { self.config.traffic };
+        let mut traffic = self.config.traffic;
         if segment.min(payload.len()) > room
             && let Some((pieces, each)) = Piece::divide(&payload, segment.min(payload.len()), room)
         {

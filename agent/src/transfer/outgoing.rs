@@ -230,7 +230,7 @@ impl Outgoing {
         if self.next as usize >= range.end {
             self.next_row += 1;
         }
-        Some((Chunk { run, important, repair: false, droppable: false }, first))
+        Some((Chunk { run, important, repair: false }, first))
     }
 
     fn next_repair(&mut self) -> Option<(Chunk, u32)> {
@@ -249,11 +249,7 @@ impl Outgoing {
             self.stats.retransmitted_bytes += payload.len() as u64;
             let run = Run { segment: payload.len().max(1), payload, packets: 1 };
             // Contract: what is sent again is important, so that it is not the first to be dropped.
-            // The first time it may be trimmed, as what is new: most queues are shorter by then.
-            let droppable =
-                from_plane > 0 && self.flight.attempts_since(index, 0).is_some_and(|times| times > 1);
-            let chunk = Chunk { run, important: true, repair: true, droppable };
-            return Some((chunk, index));
+            return Some((Chunk { run, important: true, repair: true }, index));
         }
     }
 

@@ -73,21 +73,6 @@ fn deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Delivered {
     try_deliver(network, gradient, planes).expect("delivered")
 }
 
-/// A queue that stays full goes on trimming. What a trim left out comes as data that is not trimmed,
-/// or it would never come.
-#[test]
-fn every_plane_arrives_through_a_switch_that_trims_all_it_may_to_signs() {
-    for planes in [2, 8, 9, PLANES] {
-        let signs = HEADER_LEN + PLANE_BYTES;
-        let faults = Faults { trim: 1.0, trim_to_at_least: signs, trim_to_at_most: signs, ..Faults::NONE };
-        let mut network = Network::new(2, faults, 1, Reliability::Full);
-        let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), planes);
-        assert_eq!(received.full, received.packets, "{planes}");
-        assert!(sent.repaired <= 2 * received.packets, "{planes}: {} repairs", sent.repaired);
-        assert!(network.now_ns < SECOND / 10, "{planes}: {} ns", network.now_ns);
-    }
-}
-
 /// What a switch trims of packets that have to arrive whole is of no use, but says that they come
 /// through: they are sent again as fast as answers come, not after waits that double.
 #[test]

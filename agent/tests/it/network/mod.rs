@@ -29,7 +29,6 @@ pub(crate) struct Faults {
     pub(crate) jitter_ns: u64,
     pub(crate) drop_data: f64,
     pub(crate) drop_control: f64,
-    /// Of data that switches may trim.
     pub(crate) trim: f64,
     /// A trim leaves at least so many bytes of the payload.
     pub(crate) trim_to_at_least: usize,
@@ -381,9 +380,7 @@ impl Network {
         if self.random.chance(drop) {
             return;
         }
-        let trimmable = &self.endpoints[from].config().dscp.trimmable;
-        let may_trim = kind == Kind::Data as u8 && trimmable.contains(&(datagram.tos >> 2));
-        if may_trim && self.random.chance(self.faults.trim) {
+        if kind == Kind::Data as u8 && self.random.chance(self.faults.trim) {
             let least = self.faults.trim_to_at_least.min(datagram.payload.len());
             let room = self.faults.trim_to_at_most.min(datagram.payload.len()).max(least) - least;
             datagram.payload.truncate(least + self.random.below(room as u64 + 1) as usize);

@@ -331,10 +331,7 @@ impl Sender for TrimwireSender {
         self.sent.packets += 1;
         self.after_data(now_ns, &way.estimate);
         let whole = self.flow.payload_of(number);
-        // As the agent sends what a trim left out twice.
-        let tail = length < whole + HEAD && self.flight.attempts(number) > 2;
-        let trimmed =
-            !tail && matches!(self.config.delivery, Delivery::Trim { .. } | Delivery::RepairTrimmed);
+        let trimmed = matches!(self.config.delivery, Delivery::Trim { .. } | Delivery::RepairTrimmed);
         // Magnitudes have no order in a message: which packets are important is drawn.
         let draw = mix(self.flow.seed ^ u64::from(number)) as f64 / u64::MAX as f64;
         Some(Packet {
@@ -342,7 +339,7 @@ impl Sender for TrimwireSender {
             rank: whole + HEAD - length,
             entropy: PORTS.wrapping_add(path),
             class: DATA_CLASS,
-            ecn: if tail || draw < self.config.important { Ecn::Ect } else { Ecn::NotEct },
+            ecn: if draw < self.config.important { Ecn::Ect } else { Ecn::NotEct },
             trimming: if trimmed { Trimming::Trimmable } else { Trimming::Plain },
             ..self.flow.data(now_ns, number)
         })

@@ -105,11 +105,6 @@ impl Flight {
         self.states[number as usize].planes
     }
 
-    /// How often a packet left.
-    pub(super) fn attempts(&self, number: u32) -> u8 {
-        self.states[number as usize].attempts
-    }
-
     /// A packet leaves.
     pub(super) fn sent(&mut self, now_ns: u64, number: u32, path: u16, length: u32) {
         let state = &mut self.states[number as usize];
