@@ -166,9 +166,10 @@ impl Wires {
             let Some(way) = self.ways.get_mut(&from) else { continue };
             // Whether a link is dead is not waited for: it has its probes one after another.
             let is_silent = way.has_answered && (1..=LONG_PATIENCE).contains(&way.unanswered);
-            let is_due = way.rests % rest == 0 || is_silent;
-            way.rests = if way.rests % rest == 0 { rest - 1 } else { way.rests % rest - 1 };
-            if if self.is_trial { way.is_tried() } else { !is_due } {
+            let rests = way.rests % rest;
+            way.rests = rests.checked_sub(1).unwrap_or(rest - 1);
+            let is_due = if self.is_trial { !way.is_tried() } else { rests == 0 || is_silent };
+            if !is_due {
                 continue;
             }
             way.unanswered = way.unanswered.saturating_add(1);
