@@ -296,7 +296,7 @@ fn hpccs_distributions_are_read_in_per_cent() {
         ("0 0\n10 40\n10 100\n", 3, "larger"),
         ("0 0\n10 40\n20 40\n", 3, "larger"),
         ("0 0\n10 0.5\n20 1\n", 3, "valid is 100"),
-        ("0 0\n10 nan\n", 2, "numbers"),
+        ("0 0\n10 nan\n", 2, "per cent"),
         ("0 0\n10 half\n", 2, "BYTES"),
         ("0 0\n1e12 100\n", 2, "100000000000"),
     ] {

@@ -75,7 +75,8 @@ impl Flows {
             let Some(&(bytes, _)) = here.last() else { continue };
             let mut slowdowns: Vec<f64> = here.iter().map(|flow| flow.1).collect();
             slowdowns.sort_by(f64::total_cmp);
-            let of = |share: f64| slowdowns[(slowdowns.len() as f64 * share) as usize];
+            let nth = |share: f64| slowdowns[(slowdowns.len() as f64 * share) as usize];
+            let of = |share: f64| (nth(share) * 1e3).round() / 1e3;
             let from = part as f64 / PARTS as f64;
             self.slowdowns.serialize(Part {
                 run,
