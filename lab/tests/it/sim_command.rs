@@ -528,9 +528,10 @@ fn keys_are_set_and_a_key_that_is_given_again_is_a_sweep() {
 fn a_report_keeps_each_flow_and_slowdowns_by_size_as_hpcc_has_them() {
     let folder = folder_with(SCENARIO);
     // Forty flows on an idle network, a hundred microseconds one after the other, of growing sizes.
-    let flows: String =
-        (0..40).map(|at| format!("0 1 3 100 {} 0.{:07}\n", 1_000 * (at + 1), at * 1_000)).collect();
-    std::fs::write(folder.path().join("scenarios/flows.txt"), format!("40\n{flows}")).unwrap();
+    let row = |at| format!("0 1 3 100 {} 0.{:07}", 1_000 * (at + 1), at * 1_000);
+    let rows: Vec<String> = (0..40).map(row).collect();
+    let text = format!("40\n{}\n", rows.join("\n"));
+    std::fs::write(folder.path().join("scenarios/flows.txt"), text).unwrap();
     let scenario = SCENARIO
         .replace("incast: { senders: 3, bytes: 100KB }", "trace: { file: flows.txt, format: hpcc }")
         .replace("trim, transport", "\"a, b\", transport")

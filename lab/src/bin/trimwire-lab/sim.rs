@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             let name = prepared.name.clone();
             for (key, value) in &settings {
                 let last = key.rsplit('.').next().unwrap_or(key);
-                prepared.name += &format!(", {last} {value}");
+                prepared.name.extend([", ", last, " ", value]);
             }
             let (report, drawn) = run_one(&prepared, threads, flows.as_mut())?;
             runs.push(report);
