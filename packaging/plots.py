@@ -3,7 +3,7 @@
 """Draws docs/figures/*.svg from the CSV beside them. Needs matplotlib.
 
     packaging/plots.py                   all of them
-    packaging/plots.py NAME…             some: adaptive, planes-algorithms, rate-algorithms
+    packaging/plots.py NAME…             some: planes-algorithms, rate-algorithms
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs/figures"
-# What a step of lab/examples/adaptive computes before it communicates.
-COMPUTE_MS = 0.5
 
 sys.path.insert(0, str(ROOT / "lab/experiments"))
 plot = importlib.import_module("plot")
@@ -36,25 +34,6 @@ def curves(axes: Any, rows: list[dict[str, str]], series: str, at: str, value: C
     for nth, name in enumerate(names):
         points = [(float(row[at]), value(row)) for row in rows if row[series] == name]
         axes.plot(*zip(*points, strict=True), color=plot.COLOURS[nth % len(plot.COLOURS)], linewidth=1.2, label=name)
-
-
-def adaptive() -> dict[str, str]:
-    """Steps a second over 1 + NMSE, of the real agent in virtual time."""
-    rows = read("adaptive")
-    shown = ["NetSenseML", "DA2", "DA5", "trim feedback", "progress"]
-    scenarios = ["degrading", "fluctuating", "DC2 dynamic"]
-    figure, all_axes = plot.panels(len(scenarios), "Steps a second over 1 + NMSE: four ranks, 462 kB a step", height=2.6)
-    for axes, scenario in zip(all_axes, scenarios, strict=True):
-        own = [row for row in rows if row["scenario"] == scenario]
-        curves(axes, own, "algorithm", "at_ms", lambda row: 1e3 / (COMPUTE_MS + float(row["step_ms"])) / (1 + float(row["nmse"])), shown)
-        link = sorted({(float(row["at_ms"]), float(row["link_mbps"])) for row in own})
-        most = max(rate for _, rate in link)
-        axes.plot([at for at, _ in link], [1e3 / COMPUTE_MS * rate / most for _, rate in link], "--", color="#333", linewidth=1.0, label="link, of its greatest")
-        axes.set_title(scenario, loc="left", fontsize=9)
-        axes.set_ylim(0, 1e3 / COMPUTE_MS)
-        plot.legend(axes)
-    all_axes[-1].set_xlabel("ms")
-    return {"adaptive": plot.svg(figure)}
 
 
 def planes_algorithms() -> dict[str, str]:
@@ -101,7 +80,7 @@ def rate_algorithms() -> dict[str, str]:
     return found
 
 
-DRAWINGS = {"adaptive": adaptive, "planes-algorithms": planes_algorithms, "rate-algorithms": rate_algorithms}
+DRAWINGS = {"planes-algorithms": planes_algorithms, "rate-algorithms": rate_algorithms}
 
 
 def main() -> None:

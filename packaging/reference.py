@@ -322,7 +322,7 @@ class Schema:
 
 def scenario_page() -> str:
     """From the structs into which a scenario is read."""
-    text = "".join((SCENARIO / name).read_text(encoding="utf-8") for name in ("file.rs", "words.rs", "figure.rs"))
+    text = "".join((SCENARIO / name).read_text(encoding="utf-8") for name in ("file.rs", "words.rs", "figure.rs", "../workload.rs"))
     structs = dict(re.findall(r"(?:pub|pub\(super\)) struct (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL))
     enums = dict(re.findall(r"(?:pub|pub\(super\)) enum (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL))
     defaults = dict(re.findall(r"^(?:pub\(super\) )?fn (\w+)\(\) -> \w+ \{\n    ([^\n;]+)\n\}", text, re.MULTILINE))

@@ -42,6 +42,12 @@ fn read(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     (value <= 9e15).then(|| value.round() as u64)
 }
 
+/// A plain number, or one with any of the units, in the smallest one.
+pub fn number(text: &str) -> Option<f64> {
+    let with_unit = || [TIMES, RATES, SIZES].iter().find_map(|units| read(text, units));
+    text.parse().ok().or_else(|| with_unit().map(|value| value as f64))
+}
+
 struct Expecting(&'static [(&'static str, f64)], &'static str);
 
 impl Visitor<'_> for Expecting {

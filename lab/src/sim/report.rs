@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is told of a run.
 
+use super::line::duration_ns;
+use super::packet::HEAD;
 use super::run::Outcome;
 use super::scenario::Prepared;
+use super::setup::Setup;
+use super::topology::Routes;
+use super::workload::Demand;
 use serde::{Deserialize, Serialize};
 
 /// A run's figures, in the units that their names end with; shares of the DATA packets that were
@@ -131,6 +136,19 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         paused_s: seconds(outcome.switches.paused_ns),
         queue_max_bytes: outcome.switches.most_bytes,
         training: None,
+    }
+}
+
+/// Of a flow: how long it takes on an idle network, ns. Its first packet's way, and behind it the
+/// rest with its headers over the slower of both hosts' links.
+pub fn alone_ns(setup: &Setup) -> impl Fn(&Demand) -> u64 {
+    let (routes, payload) = (Routes::new(&setup.topology), u64::from(setup.payload));
+    move |demand| {
+        let Demand { source, destination, bytes, .. } = *demand;
+        let first = bytes.clamp(1, payload);
+        let rest = bytes.saturating_sub(first) + bytes.div_ceil(payload).saturating_sub(1) * u64::from(HEAD);
+        let rate = routes.card_bps(source).min(routes.card_bps(destination));
+        routes.one_way_ns(source, destination, first as u32 + HEAD) + duration_ns(rest, rate)
     }
 }
 

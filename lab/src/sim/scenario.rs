@@ -12,7 +12,7 @@ mod transports;
 mod tune;
 mod words;
 
-pub use super::quantity::{Bytes, Duration, Rate};
+pub use super::quantity::{Bytes, Duration, Rate, number};
 pub use figure::{Claim, Measure, Unit};
 pub use file::{File, Files, Programmed, ScenarioError};
 pub use prepare::Prepared;

@@ -2,16 +2,55 @@
 //! Who sends how much to whom, and when; and what hosts compute meanwhile.
 
 mod all_reduce;
+mod astra_sim;
 mod background;
+mod goal;
+mod hpcc;
+mod htsim;
+mod order;
 mod parameter_server;
 mod patterns;
 mod trace;
 
-pub use all_reduce::{AllReduce, all_reduce, ring};
+pub use all_reduce::{AllReduce, all_reduce};
 pub use background::{Background, Sizes};
+pub use hpcc::distribution;
 pub use parameter_server::{ParameterServer, parameter_server};
-pub use patterns::{all_to_all, incast, permutation};
-pub use trace::{TraceError, trace};
+pub use patterns::{Incasts, all_to_all, incast, permutation};
+use serde::Deserialize;
+use trace::Maker;
+pub use trace::TraceError;
+
+/// Whose files a trace is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Ours: a row a computation, message or collective.
+    #[default]
+    Csv,
+    /// GOAL, of LogGOPSim and ATLAHS.
+    Goal,
+    /// htsim's connection matrices.
+    Htsim,
+    /// HPCC's flows.
+    Hpcc,
+    /// ASTRA-sim's text.
+    AstraSim,
+}
+
+/// Reads a trace for a network of so many hosts; every message has so many times fewer bytes, at
+/// least 1.
+pub fn trace(format: Format, text: &str, hosts: u32, compression: f64) -> Result<Vec<Demand>, TraceError> {
+    let mut made = Maker::new(hosts, compression);
+    match format {
+        Format::Csv => trace::rows(text, &mut made),
+        Format::Goal => goal::goal(text, &mut made),
+        Format::Htsim => htsim::htsim(text, &mut made),
+        Format::Hpcc => hpcc::hpcc(text, &mut made),
+        Format::AstraSim => astra_sim::astra_sim(text, &mut made),
+    }?;
+    Ok(made.demands)
+}
 
 /// When a flow begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

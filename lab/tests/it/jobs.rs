@@ -6,7 +6,7 @@ use trimwire_lab::espresso::{Model, Tensor};
 use trimwire_lab::sim::discipline::Rule;
 use trimwire_lab::sim::run::{Outcome, run};
 use trimwire_lab::sim::setup::Setup;
-use trimwire_lab::sim::workload::{Demand, ParameterServer, parameter_server, trace};
+use trimwire_lab::sim::workload::{Demand, Format, ParameterServer, parameter_server, trace};
 
 /// Eight hosts at one switch, 100 Gbit/s and 1 µs a link.
 fn simulate(demands: Vec<Demand>) -> Outcome {
@@ -21,7 +21,7 @@ fn simulate(demands: Vec<Demand>) -> Outcome {
 }
 
 fn of_trace(rows: &str) -> Outcome {
-    simulate(trace(&format!("id,op,hosts,bytes,time,after\n{rows}"), 8, 1.0).unwrap())
+    simulate(trace(Format::Csv, &format!("id,op,hosts,bytes,time,after\n{rows}"), 8, 1.0).unwrap())
 }
 
 /// When demand `number` was over.

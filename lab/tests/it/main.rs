@@ -14,4 +14,5 @@ mod ranks;
 mod scenario;
 mod sim;
 mod sim_command;
+mod traces;
 mod transfers;

@@ -34,7 +34,7 @@ impl Files for NoFiles {
 
 /// The first run of a scenario that is called `small.yaml` and names no other file.
 pub(crate) fn prepare(text: &str) -> Result<Setup, String> {
-    let file = File::from_yaml(text, "small.yaml").map_err(|error| error.to_string())?;
+    let file = File::from_yaml(text, "small.yaml", &[]).map_err(|error| error.to_string())?;
     let prepared = file.prepare(text, "small.yaml", &mut NoFiles).map_err(|error| error.to_string())?;
     prepared.into_iter().next().map(|run| run.setup).ok_or_else(|| "no run".to_owned())
 }

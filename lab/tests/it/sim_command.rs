@@ -470,3 +470,93 @@ fn a_training_that_would_take_all_memory_is_refused() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("hidden: 1000 makes 536870912 coordinates of 256 workers together"), "{said}");
 }
+
+#[test]
+fn keys_are_set_and_a_key_that_is_given_again_is_a_sweep() {
+    let folder = folder_with(SCENARIO);
+    let run = |more: &[&str]| trimwire(&[&["sim", "scenarios/small.yaml"], more].concat(), folder.path());
+    let swept = run(&[
+        "--json",
+        "--set",
+        "seed=3",
+        "--set",
+        "workload.incast.senders=1",
+        "--set",
+        "workload.incast.senders=3",
+        "--report",
+        "report",
+    ]);
+    assert!(swept.status.success(), "{}", String::from_utf8_lossy(&swept.stderr));
+    let swept = json(&swept.stdout);
+    assert_eq!(swept["seed"], 3);
+    let found: Vec<(&str, u64)> = swept["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| (run["name"].as_str().unwrap(), run["flows"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("trim, senders 1", 1),
+            ("ndp <b>, senders 1", 1),
+            ("trim, senders 3", 3),
+            ("ndp <b>, senders 3", 3)
+        ]
+    );
+    let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
+    assert!(page.contains("Sweep"));
+    // What is set is what a file with it would give.
+    std::fs::write(folder.path().join("scenarios/small.yaml"), SCENARIO.replace("senders: 3", "senders: 2"))
+        .unwrap();
+    let written = json(&run(&["--json"]).stdout);
+    std::fs::write(folder.path().join("scenarios/small.yaml"), SCENARIO).unwrap();
+    assert_eq!(json(&run(&["--json", "--set", "workload.incast.senders=2"]).stdout), written);
+    for (set, word) in [
+        ("seed", "KEY=VALUE"),
+        ("workload.incast.sender=2", "sender"),
+        ("workload.incast.senders=9", "senders: 9"),
+        ("payload.size=3", "what it stands in has no keys"),
+    ] {
+        let output = run(&["--set", set]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(2 | 3)) && said.contains(word), "{set}: {said}");
+    }
+}
+
+#[test]
+fn a_report_keeps_each_flow_and_slowdowns_by_size_as_hpcc_has_them() {
+    let folder = folder_with(SCENARIO);
+    // Forty flows on an idle network, a hundred microseconds one after the other, of growing sizes.
+    let row = |at| format!("0 1 3 100 {} 0.{:07}", 1_000 * (at + 1), at * 1_000);
+    let rows: Vec<String> = (0..40).map(row).collect();
+    let text = format!("40\n{}\n", rows.join("\n"));
+    std::fs::write(folder.path().join("scenarios/flows.txt"), text).unwrap();
+    let scenario = SCENARIO
+        .replace("incast: { senders: 3, bytes: 100KB }", "trace: { file: flows.txt, format: hpcc }")
+        .replace("trim, transport", "\"a, b\", transport")
+        .replace("run: trim,", "run: \"a, b\",");
+    std::fs::write(folder.path().join("scenarios/small.yaml"), scenario).unwrap();
+    let output =
+        trimwire(&["sim", "scenarios/small.yaml", "--run", "a, b", "--report", "out"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = |name: &str| -> Vec<Vec<String>> {
+        let text = std::fs::read_to_string(folder.path().join("out").join(name)).unwrap();
+        let rows = text.lines().skip(1).map(|line| line.rsplit(',').map(str::to_owned).collect());
+        rows.collect()
+    };
+    let (flows, parts) = (rows("flows.csv"), rows("slowdown.csv"));
+    assert_eq!((flows.len(), parts.len()), (40, 20));
+    for (part, row) in parts.iter().enumerate() {
+        // Two flows a part, the larger of which names it; alone on the network nothing is slower.
+        assert_eq!(row[3], (2_000 * (part + 1)).to_string());
+        for slowdown in &row[..3] {
+            let slowdown: f64 = slowdown.parse().unwrap();
+            assert!((1.0..1.02).contains(&slowdown), "{row:?}");
+        }
+    }
+    for row in &flows {
+        let (took, alone): (f64, f64) = (row[2].parse().unwrap(), row[1].parse().unwrap());
+        assert!((took / alone - 1.0).abs() < 0.02, "{row:?}");
+    }
+}

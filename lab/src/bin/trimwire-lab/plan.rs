@@ -5,7 +5,6 @@
 //! MODEL.yaml, CLUSTER.yaml ─► trimwire_lab::espresso ─► table, JSON, page
 //! ```
 
-mod measure;
 mod options;
 mod report;
 mod thresholds;
@@ -22,10 +21,8 @@ use trimwire_lab::espresso::{Cluster, LARGEST, Model, Plan, check, plan};
 
 /// Plans, or looks at a plan made earlier.
 pub(crate) fn run(options: &Options) -> Outcome {
-    match &options.command {
-        Some(Subcommand::Measure(options)) => return measure::run(options),
-        Some(Subcommand::Thresholds(options)) => return thresholds::run(options),
-        None => {}
+    if let Some(Subcommand::Thresholds(options)) = &options.command {
+        return thresholds::run(options);
     }
     let (Some(model), Some(cluster)) = (&options.model, &options.cluster) else {
         return Err(Failure::usage(anyhow::anyhow!("MODEL.yaml and CLUSTER.yaml are wanted")));

@@ -6,6 +6,7 @@
 //! ```
 
 mod figures;
+mod flows;
 mod options;
 mod page;
 mod program;
@@ -28,7 +29,7 @@ use trimwire_lab::espresso::Model;
 use trimwire_lab::sim::program::Programs;
 use trimwire_lab::sim::report::{RunReport, report};
 use trimwire_lab::sim::run::{begin, run as simulate};
-use trimwire_lab::sim::scenario::{File, Files, Prepared, Programmed};
+use trimwire_lab::sim::scenario::{File, Files, Prepared, Programmed, number as quantity};
 use trimwire_lab::sim::topology::Topology;
 use watch::Watch;
 
@@ -54,34 +55,69 @@ pub(crate) fn run(options: &Options) -> Outcome {
         return figures::run(figures);
     }
     let path = options.scenario.as_ref().context("no scenario was given").map_err(Failure::usage)?;
-    let scenario = Scenario::read(path)?;
-    let chosen = choose(&scenario.file, &options.run).map_err(Failure::usage)?;
+    let sets = combinations(&options.set).map_err(Failure::usage)?;
+    let scenarios: Vec<Scenario> =
+        sets.iter().map(|set| Scenario::read(path, set)).collect::<Result<_, _>>()?;
+    let chosen = choose(&scenarios[0].file, &options.run).map_err(Failure::usage)?;
     if let Some(folder) = &options.report {
         // Found out before the runs, and not after them.
         create(folder)?;
     }
     let threads = options.threads.map_or_else(options::processors, std::num::NonZeroUsize::get);
-    let (mut runs, mut curves) = (Vec::new(), Vec::new());
-    for number in chosen {
-        let prepared = scenario.prepare(number, scenario.file.seed)?;
-        let (report, drawn) = run_one(&prepared, threads)?;
-        runs.push(report);
-        curves.push(drawn);
+    let (mut runs, mut curves, mut swept) = (Vec::new(), Vec::new(), Vec::new());
+    let mut flows = options.report.as_ref().map(|_| flows::Flows::default());
+    for (scenario, set) in scenarios.iter().zip(&sets) {
+        // What differs from one combination to another.
+        let differs = |at: &usize| sets.iter().any(|other| other[*at] != set[*at]);
+        let settings: Vec<(&str, &str)> = (0..set.len()).filter(differs).map(|at| set[at]).collect();
+        for &number in &chosen {
+            let mut prepared = scenario.prepare(number, scenario.file.seed)?;
+            let name = prepared.name.clone();
+            for (key, value) in &settings {
+                let last = key.rsplit('.').next().unwrap_or(key);
+                prepared.name.extend([", ", last, " ", value]);
+            }
+            let (report, drawn) = run_one(&prepared, threads, flows.as_mut())?;
+            runs.push(report);
+            curves.push(drawn);
+            if let [(_, value)] = settings[..] {
+                swept.extend(quantity(value).map(|value| (name, value)));
+            }
+        }
     }
-    let results = scenario.results(runs);
-    if let Some(folder) = &options.report {
+    let results = scenarios[0].results(runs);
+    if let (Some(folder), Some(flows)) = (&options.report, flows) {
         let file = folder.join("index.html");
-        write(&file, &page::html(&results, &curves))?;
+        write(&file, &page::html(&results, &curves, &swept))?;
+        flows.write(folder)?;
         eprintln!("Report: {}", file.display());
     }
     if options.json { Ok(print_json(&results)?) } else { Ok(print(&human(&results))?) }
 }
 
+/// Each combination of the values that keys were given.
+fn combinations(set: &[String]) -> anyhow::Result<Vec<Vec<(&str, &str)>>> {
+    let mut keys: Vec<(&str, Vec<&str>)> = Vec::new();
+    for one in set {
+        let (key, value) = one.split_once('=').with_context(|| format!("--set {one}: valid is KEY=VALUE"))?;
+        match keys.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => keys.push((key, vec![value])),
+        }
+    }
+    let mut all = vec![Vec::new()];
+    for (key, values) in keys {
+        let with = |set: &Vec<(_, _)>, value| set.iter().copied().chain([(key, value)]).collect();
+        all = all.iter().flat_map(|set| values.iter().map(move |&value| with(set, value))).collect();
+    }
+    Ok(all)
+}
+
 impl Scenario {
-    fn read(path: &Path) -> Result<Self, Failure> {
+    fn read(path: &Path, set: &[(&str, &str)]) -> Result<Self, Failure> {
         let name = path.display().to_string();
         let text = read(path).map_err(Failure::input)?;
-        let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
+        let file = File::from_yaml(&text, &name, set).map_err(Failure::input)?;
         let scenario = Self { file, text, path: path.to_owned(), made: Made::default() };
         for number in 0..scenario.file.run_names().count() {
             scenario.prepare(number, scenario.file.seed)?;
@@ -113,12 +149,20 @@ impl Scenario {
     }
 }
 
-fn run_one(prepared: &Prepared, threads: usize) -> anyhow::Result<(RunReport, Curves)> {
+/// Makes a run; `flows` keeps its flows, but for a training's.
+fn run_one(
+    prepared: &Prepared,
+    threads: usize,
+    flows: Option<&mut flows::Flows>,
+) -> anyhow::Result<(RunReport, Curves)> {
     let mut watch = Watch::new(&prepared.name);
     if let Some(training) = &prepared.training {
         return training::run(prepared, training, threads, &mut watch);
     }
     let outcome = simulate(&prepared.setup, threads, |progress| watch.tell(progress));
+    if let Some(flows) = flows {
+        flows.add(prepared, &outcome)?;
+    }
     Ok((report(prepared, &outcome, watch.finish()), Curves::new(prepared, &outcome)))
 }
 

@@ -13,7 +13,7 @@ const MOST_PATHS: u16 = 256;
 /// would be taken for this one.
 const LEAST_WINDOW: u64 = 24_000;
 /// Bytes of a flow at most: so many in the shortest packets, of 24 bytes, have numbers of 32 bits.
-const MOST_BYTES: u64 = 100_000_000_000;
+pub(super) const MOST_BYTES: u64 = 100_000_000_000;
 
 fn refuse(transport: &'static str, key: &'static str, value: &dyn Display, valid: &str) -> Result<(), Wrong> {
     wrong(&["transport", transport, key], format!("{key}: {value}; valid are {valid}"))

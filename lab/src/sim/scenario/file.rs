@@ -3,15 +3,17 @@
 
 use super::figure::{Claim, Measure, columns};
 use super::locate::line_of;
-use super::tune::{TuneWords, expand};
+use super::tune::{TuneWords, expand, put};
 use super::words::{SwitchWords, TransportWords};
 use crate::espresso::Model;
 use crate::sim::discipline::Rungs;
 use crate::sim::program::Programs;
 use crate::sim::quantity::{Bytes, Duration, Rate};
 use crate::sim::topology::Topology;
+use crate::sim::workload::Format;
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use yaml_serde::Value;
 
 /// A scenario, as its file says it.
 #[derive(Debug, Clone, Deserialize)]
@@ -61,7 +63,7 @@ pub struct File {
 pub trait Files {
     /// A model; or why it cannot be had.
     fn model(&mut self, name: &str) -> Result<Model, String>;
-    /// The text of a trace; or why it cannot be had.
+    /// The text of a trace or of a distribution of sizes; or why it cannot be had.
     fn trace(&mut self, name: &str) -> Result<String, String>;
     /// The network that a fabric file describes; or why it cannot be had.
     fn fabric(&mut self, name: &str) -> Result<Topology, String>;
@@ -211,8 +213,6 @@ pub(super) struct WorkloadWords {
     pub(super) permutation: Option<PatternWords>,
     /// Every host sends to every other host.
     pub(super) all_to_all: Option<PatternWords>,
-    /// An all-reduce around a ring.
-    pub(super) ring: Option<RingWords>,
     /// A job of your own.
     pub(super) trace: Option<TraceWords>,
     /// Workers and parameter servers.
@@ -224,9 +224,9 @@ pub(super) struct WorkloadWords {
 impl WorkloadWords {
     /// Whether there is more than background.
     pub(super) fn has_patterns(&self) -> bool {
-        let patterns = [self.permutation.is_some(), self.all_to_all.is_some(), self.ring.is_some()];
-        let jobs = [self.parameter_server.is_some(), self.trace.is_some()];
-        patterns.contains(&true) || self.incast.is_some() || jobs.contains(&true)
+        let Self { incast, permutation, all_to_all, trace, parameter_server, background: _ } = self;
+        let jobs = trace.is_some() || parameter_server.is_some();
+        incast.is_some() || permutation.is_some() || all_to_all.is_some() || jobs
     }
 }
 
@@ -298,6 +298,11 @@ pub(super) struct IncastWords {
     pub(super) bytes: Bytes,
     /// Start each flow up to this much later.
     pub(super) jitter: Option<Duration>,
+    /// Mean time between incasts of receivers and senders that are drawn (Poisson)
+    /// [default: one incast, to host 0].
+    pub(super) every: Option<Duration>,
+    /// Time at which the last of these starts. Valid with every.
+    pub(super) until: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -311,18 +316,12 @@ pub(super) struct PatternWords {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RingWords {
-    /// Bytes that are reduced.
-    pub(super) bytes: Option<Bytes>,
-    /// Model file whose gradient is reduced, instead of `bytes`.
-    pub(super) model: Option<String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct TraceWords {
-    /// CSV file of computations, messages and collectives.
+    /// File of computations, messages and collectives.
     pub(super) file: String,
+    /// Whose format it has: csv is ours.
+    #[serde(default)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -364,19 +363,19 @@ fn one_of() -> u32 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackgroundWords {
-    /// Distribution of flow sizes.
-    pub(super) sizes: SizesWord,
+    /// Distribution of flow sizes: web-search, data-mining, or a file of HPCC's, `BYTES PERCENT`.
+    pub(super) sizes: String,
     /// Share of the line that background offers.
     pub(super) load: f64,
     /// Time at which the last background flow starts.
     pub(super) until: Duration,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum SizesWord {
-    WebSearch,
-    DataMining,
+impl BackgroundWords {
+    /// The file of sizes, where they are of one.
+    pub(super) fn file(&self) -> Option<&str> {
+        (!["web-search", "data-mining"].contains(&self.sizes.as_str())).then_some(&*self.sizes)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -447,11 +446,22 @@ fn repeated(runs: &[Run]) -> Option<usize> {
 }
 
 impl File {
-    /// Reads a scenario; `name` is the file's, for messages.
-    pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScenarioError> {
+    /// Reads a scenario; `name` is the file's, for messages. Keys that are `set` have these values
+    /// instead of the text's.
+    pub fn from_yaml(text: &str, name: &str, set: &[(&str, &str)]) -> Result<Self, ScenarioError> {
         let yaml = |error| ScenarioError::Yaml { file: name.to_owned(), reason: reason(&error) };
-        let mut file: Self = yaml_serde::from_str(text).map_err(yaml)?;
-        file.runs = expand(text, name, file.runs)?;
+        let mut words: Value = yaml_serde::from_str(text).map_err(yaml)?;
+        for &(key, value) in set {
+            let wrong =
+                |reason| ScenarioError::Yaml { file: name.to_owned(), reason: format!("{key}: {reason}") };
+            let value = yaml_serde::from_str(value).map_err(|error| wrong(reason(&error)))?;
+            put(&mut words, key, &value).map_err(wrong)?;
+        }
+        // Only what is read from a text has lines in messages.
+        let file: Result<Self, _> =
+            if set.is_empty() { yaml_serde::from_str(text) } else { yaml_serde::from_value(words.clone()) };
+        let mut file = file.map_err(yaml)?;
+        file.runs = expand(&words, text, name, file.runs)?;
         if file.runs.is_empty() {
             let (line, reason) = (line_of(text, &["runs"], None), "runs: there are none".to_owned());
             return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
@@ -504,10 +514,10 @@ impl File {
         let topology = run.topology.as_ref().unwrap_or(&self.topology);
         let workload = run.workload.as_ref().unwrap_or(&self.workload);
         let of_servers = workload.parameter_server.as_ref().map(|servers| servers.model.as_str());
-        let of_ring = workload.ring.as_ref().and_then(|ring| ring.model.as_deref());
         let of_trace = workload.trace.as_ref().map(|trace| trace.file.as_str());
+        let of_sizes = workload.background.as_ref().and_then(|background| background.file());
         let files =
-            [topology.fabric.as_deref(), of_servers, of_ring, of_trace].into_iter().flatten().collect();
+            [topology.fabric.as_deref(), of_servers, of_trace, of_sizes].into_iter().flatten().collect();
         // What else is tried, and where the run stands, change nothing of it.
         let run = Run { tune: None, item: 0, settings: None, ..run.clone() };
         let text = format!(

@@ -2,7 +2,7 @@
 //! From words to what is simulated: every value is checked, and the first that makes no sense is
 //! named with its line.
 
-use super::file::{File, Run, SizesWord, TopologyWords, TraceWords, WorkloadWords};
+use super::file::{File, IncastWords, Run, TopologyWords, TraceWords, WorkloadWords};
 use super::locate::{Wrong, line_of, wrong};
 use super::training::Training;
 use super::transports::{rule, transport};
@@ -16,8 +16,8 @@ use crate::sim::setup::{LinkChange, Setup};
 use crate::sim::topology::{Shape, Topology};
 use crate::sim::transport::{WHOLE, bits, bytes_of};
 use crate::sim::workload::{
-    Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
-    permutation, ring, trace,
+    Background, Demand, Incasts, ParameterServer, Sizes, all_reduce, all_to_all, distribution, incast,
+    parameter_server, permutation, trace,
 };
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
@@ -243,7 +243,7 @@ fn demands(
             return wrong(&["workload", "incast", "senders"], reason);
         }
         check::bytes("incast", cast.bytes)?;
-        add(incast(cast.senders, less(cast.bytes.0), cast.jitter.map_or(0, |jitter| jitter.0), seed));
+        add(incasts(cast, less(cast.bytes.0), hosts, seed)?);
     }
     if let Some(all) = &words.permutation {
         check::bytes("permutation", all.bytes)?;
@@ -258,21 +258,6 @@ fn demands(
         }
         check::bytes("all_to_all", all.bytes)?;
         add(all_to_all(hosts, less(all.bytes.0), all.jitter.map_or(0, |jitter| jitter.0), seed));
-    }
-    if let Some(ringed) = &words.ring {
-        let bytes = match (&ringed.model, ringed.bytes) {
-            (None, Some(bytes)) => {
-                check::bytes("ring", bytes)?;
-                bytes.0
-            }
-            (Some(name), None) => {
-                let model =
-                    files.model(name).map_err(|reason| (vec!["workload", "ring", "model"], reason))?;
-                model.tensors.iter().map(|tensor| tensor.elements.max(1) as u64 * 4).sum()
-            }
-            _ => return wrong(&["workload", "ring"], "ring: give either bytes or model".into()),
-        };
-        add(ring(hosts, less(bytes)));
     }
     if let Some(servers) = &words.parameter_server {
         let model = files
@@ -291,25 +276,23 @@ fn demands(
         check_servers(&how, &model, hosts)?;
         add(parameter_server(&model, hosts, &how, seed));
     }
-    if let Some(TraceWords { file }) = &words.trace {
+    if let Some(TraceWords { file, format }) = &words.trace {
         let at = |reason| (vec!["workload", "trace", "file"], reason);
         let text = files.trace(file).map_err(at)?;
-        add(trace(&text, hosts, compression).map_err(|error| at(format!("{file}, {error}")))?);
+        add(trace(*format, &text, hosts, compression).map_err(|error| at(format!("{file}, {error}")))?);
     }
-    if let Some(others) = &words.background {
-        if !(0.0..1.0).contains(&others.load) {
-            return wrong(
-                &["workload", "background", "load"],
-                format!("load: {}; valid are 0 to below 1", others.load),
-            );
-        }
-        let sizes = Sizes::from(others.sizes);
-        let background = Background { sizes, load: others.load, until_ns: others.until.0 };
+    if let Some(background) = background(words, files)? {
         // By itself it is what the run is about.
-        add(background.demands(hosts, rate_bps, !words.has_patterns() && training.is_none(), seed));
+        let alone = !words.has_patterns() && training.is_none();
+        add(background.demands(hosts, rate_bps, alone, MOST_FLOWS + 1, seed));
     }
     if made.is_empty() || made.len() > MOST_FLOWS {
-        return wrong(&["workload"], format!("workload: {} flows; valid are 1 to {MOST_FLOWS}", made.len()));
+        let valid = format!("valid are 1 to {MOST_FLOWS}");
+        return wrong(&["workload"], format!("workload: {} flows; {valid}", made.len()));
+    }
+    if let Some(long) = made.iter().map(|demand| demand.bytes).find(|&bytes| bytes > check::MOST_BYTES) {
+        let reason = format!("workload: a flow of {long} bytes; valid are up to {}", check::MOST_BYTES);
+        return wrong(&["workload"], reason);
     }
     Ok(made)
 }
@@ -342,13 +325,38 @@ fn check_servers(how: &ParameterServer, model: &Model, hosts: u32) -> Result<(),
     Ok(())
 }
 
-impl From<SizesWord> for Sizes {
-    fn from(word: SizesWord) -> Self {
-        match word {
-            SizesWord::WebSearch => Self::WebSearch,
-            SizesWord::DataMining => Self::DataMining,
+/// One incast, or those of a Poisson process.
+fn incasts(words: &IncastWords, bytes: u64, hosts: u32, seed: u64) -> Result<Vec<Demand>, Wrong> {
+    let jitter_ns = words.jitter.map_or(0, |jitter| jitter.0);
+    match (words.every, words.until) {
+        (None, None) => Ok(incast(words.senders, bytes, jitter_ns, seed)),
+        (Some(every), Some(until)) if every.0 > 0 => {
+            let (every_ns, until_ns) = (every.0, until.0);
+            let incasts = Incasts { senders: words.senders, bytes, jitter_ns, every_ns, until_ns };
+            Ok(incasts.demands(hosts, MOST_FLOWS + 1, seed))
         }
+        _ => wrong(&["workload", "incast", "every"], "every: valid is a time above 0, with until".into()),
     }
+}
+
+/// What others send.
+pub(super) fn background(words: &WorkloadWords, files: &mut dyn Files) -> Result<Option<Background>, Wrong> {
+    let Some(others) = &words.background else { return Ok(None) };
+    let at = |key: &'static str, reason| (vec!["workload", "background", key], reason);
+    if !(0.0..1.0).contains(&others.load) {
+        return Err(at("load", format!("load: {}; valid are 0 to below 1", others.load)));
+    }
+    let sizes = match others.file() {
+        None if others.sizes == "web-search" => Sizes::web_search(),
+        None => Sizes::data_mining(),
+        Some(name) => {
+            let valid = "valid are web-search, data-mining and files";
+            let text =
+                files.trace(name).map_err(|reason| at("sizes", format!("sizes: {reason}; {valid}")))?;
+            distribution(&text).map_err(|error| at("sizes", format!("{name}, {error}")))?
+        }
+    };
+    Ok(Some(Background { sizes, load: others.load, until_ns: others.until.0 }))
 }
 
 /// Switches that run the P4 program instead of the rule that stands for it. `fabric` is the file

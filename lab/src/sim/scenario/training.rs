@@ -4,11 +4,12 @@
 use super::file::Files;
 use super::file::{TrainingWords, WorkloadWords};
 use super::locate::{Wrong, wrong};
+use super::prepare::background;
 use crate::sim::random::mix;
 use crate::sim::setup::{LinkChange, Setup};
 use crate::sim::topology::Topology;
 use crate::sim::transport::{Transport, bits, coordinates};
-use crate::sim::workload::{AllReduce, Background, Begin, Demand, Sizes, all_reduce};
+use crate::sim::workload::{AllReduce, Background, Begin, Demand, all_reduce};
 
 /// Steps at most.
 const MOST_STEPS: u32 = 100_000;
@@ -144,7 +145,7 @@ impl Training {
             shard,
             compute_ns: words.compute.0,
             jitter_ns: words.jitter.map_or(0, |jitter| jitter.0),
-            background: workload.background(rate_bps),
+            background: background(workload, files)?.map(|others| (others, rate_bps)),
         })
     }
 
@@ -173,8 +174,8 @@ impl Training {
     pub fn step(&self, job: &Setup, step: u32, begin_ns: u64) -> Setup {
         let (hosts, seed) = (job.topology.hosts, mix(job.seed ^ mix(u64::from(step))));
         let mut demands: Vec<Demand> = all_reduce(hosts, &self.all_reduce(), seed);
-        if let Some((background, rate_bps)) = self.background {
-            demands.extend(background.demands(hosts, rate_bps, false, seed));
+        if let Some((background, rate_bps)) = &self.background {
+            demands.extend(background.demands(hosts, *rate_bps, false, usize::MAX, seed));
         }
         for demand in &mut demands {
             demand.begin = match demand.begin {
@@ -221,15 +222,6 @@ fn coding(transport: &Transport, compression: f64) -> Result<Coding, Wrong> {
             let reason = format!("compression: {other}; valid in a training are 1, f32, and 2, f16");
             wrong(&["compression"], reason)
         }
-    }
-}
-
-impl WorkloadWords {
-    /// What others send, and the speed of their links.
-    fn background(&self, rate_bps: u64) -> Option<(Background, u64)> {
-        let others = self.background.as_ref()?;
-        let sizes = Sizes::from(others.sizes);
-        Some((Background { sizes, load: others.load, until_ns: others.until.0 }, rate_bps))
     }
 }
 

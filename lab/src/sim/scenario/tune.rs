@@ -34,9 +34,12 @@ impl TuneWords {
 }
 
 /// Each run, followed by what its grid makes of it.
-pub(super) fn expand(text: &str, name: &str, runs: Vec<Run>) -> Result<Vec<Run>, ScenarioError> {
-    let yaml = |error| ScenarioError::Yaml { file: name.to_owned(), reason: reason(&error) };
-    let file: Value = yaml_serde::from_str(text).map_err(yaml)?;
+pub(super) fn expand(
+    file: &Value,
+    text: &str,
+    name: &str,
+    runs: Vec<Run>,
+) -> Result<Vec<Run>, ScenarioError> {
     let mut all = Vec::new();
     for (item, mut run) in runs.into_iter().enumerate() {
         run.item = item;
@@ -70,7 +73,7 @@ fn combinations(tune: &TuneWords, words: &Value, run: &Run) -> Result<Vec<Run>, 
         for (words, settings, _) in &made {
             for value in values {
                 let mut words: Value = words.clone();
-                set(&mut words, key, value).map_err(wrong)?;
+                put(&mut words, key, value).map_err(wrong)?;
                 let tried: Run =
                     yaml_serde::from_value(words.clone()).map_err(|error| wrong(reason(&error)))?;
                 let last = key.rsplit('.').next().unwrap_or(key);
@@ -90,7 +93,7 @@ fn combinations(tune: &TuneWords, words: &Value, run: &Run) -> Result<Vec<Run>, 
 }
 
 /// Sets what stands at the end of a way of keys, and makes the way.
-fn set(words: &mut Value, key: &str, value: &Value) -> Result<(), String> {
+pub(super) fn put(words: &mut Value, key: &str, value: &Value) -> Result<(), String> {
     if key.split('.').next() == Some("tune") || key.split('.').next() == Some("name") {
         return Err("valid are the other keys of a run".to_owned());
     }

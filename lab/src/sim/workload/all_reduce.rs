@@ -41,31 +41,6 @@ pub fn all_reduce(hosts: u32, how: &AllReduce, seed: u64) -> Vec<Demand> {
     demands
 }
 
-/// Ring all-reduce of `bytes` (Patarasuk and Yuan 2009): 2 (n − 1) steps of an nth each, every one
-/// when the one before has come.
-pub fn ring(hosts: u32, bytes: u64) -> Vec<Demand> {
-    let (steps, part) = (2 * hosts.saturating_sub(1), bytes.div_ceil(u64::from(hosts.max(1))));
-    let mut demands = Vec::with_capacity((steps * hosts) as usize);
-    for step in 0..steps {
-        for source in 0..hosts {
-            // What it sends is what came from the host before it.
-            let after =
-                if step == 0 { Vec::new() } else { vec![(step - 1) * hosts + (source + hosts - 1) % hosts] };
-            let (destination, begin) = ((source + 1) % hosts, Begin::Later(0));
-            demands.push(Demand {
-                source,
-                destination,
-                bytes: part,
-                begin,
-                after,
-                foreground: true,
-                priority: 0,
-            });
-        }
-    }
-    demands
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,16 +63,5 @@ mod tests {
         }
         let pairs: std::collections::BTreeSet<_> = gather.iter().map(|d| (d.source, d.destination)).collect();
         assert_eq!(pairs.len(), 20);
-    }
-
-    #[test]
-    fn a_ring_sends_two_times_n_minus_one_parts() {
-        let demands = ring(4, 4_000);
-        assert_eq!(demands.len(), 6 * 4);
-        let sent: u64 = demands.iter().filter(|demand| demand.source == 2).map(|demand| demand.bytes).sum();
-        assert_eq!(sent, 2 * 3 * 1_000);
-        for demand in &demands {
-            assert!(demand.after.iter().all(|&before| demands[before as usize].destination == demand.source));
-        }
     }
 }

@@ -4,20 +4,11 @@
 use super::Demand;
 use crate::sim::random::Random;
 
-/// A distribution of flow sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sizes {
-    /// Web search (DCTCP, SIGCOMM 2010, figure 4), in the points in which PIAS's and later
-    /// simulations use it.
-    WebSearch,
-    /// Data mining (VL2, SIGCOMM 2009, figure 2), likewise.
-    DataMining,
-}
+/// A distribution of flow sizes: bytes, and the share of the flows that are no longer, from 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sizes(Vec<(f64, f64)>);
 
-/// Bytes, and the share of flows that are no longer.
-type Points = &'static [(f64, f64)];
-
-const WEB_SEARCH: Points = &[
+const WEB_SEARCH: &[(f64, f64)] = &[
     (1.0, 0.0),
     (10e3, 0.15),
     (20e3, 0.2),
@@ -32,7 +23,7 @@ const WEB_SEARCH: Points = &[
     (30e6, 1.0),
 ];
 
-const DATA_MINING: Points = &[
+const DATA_MINING: &[(f64, f64)] = &[
     (100.0, 0.0),
     (180.0, 0.1),
     (250.0, 0.2),
@@ -49,21 +40,29 @@ const DATA_MINING: Points = &[
 ];
 
 impl Sizes {
-    fn points(self) -> Points {
-        match self {
-            Self::WebSearch => WEB_SEARCH,
-            Self::DataMining => DATA_MINING,
-        }
+    /// Web search (DCTCP, SIGCOMM 2010, figure 4), in the points in which PIAS's and later
+    /// simulations use it.
+    pub fn web_search() -> Self {
+        Self(WEB_SEARCH.to_vec())
+    }
+
+    /// Data mining (VL2, SIGCOMM 2009, figure 2), likewise.
+    pub fn data_mining() -> Self {
+        Self(DATA_MINING.to_vec())
+    }
+
+    pub(super) fn of(points: Vec<(f64, f64)>) -> Self {
+        Self(points)
     }
 
     /// Mean, bytes: sizes are uniform between two points.
-    pub fn mean(self) -> f64 {
-        self.points().windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
+    pub fn mean(&self) -> f64 {
+        self.0.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
     }
 
     /// The size below which a share of the flows is.
-    fn quantile(self, share: f64) -> f64 {
-        let points = self.points();
+    fn quantile(&self, share: f64) -> f64 {
+        let points = &self.0;
         let above = points.iter().position(|point| point.1 > share).unwrap_or(points.len() - 1).max(1);
         let ((from, low), (to, high)) = (points[above - 1], points[above]);
         from + (to - from) * ((share - low) / (high - low)).clamp(0.0, 1.0)
@@ -71,7 +70,7 @@ impl Sizes {
 }
 
 /// Flows between any two hosts, beginning as a Poisson process.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Background {
     /// How long they are.
     pub sizes: Sizes,
@@ -82,8 +81,16 @@ pub struct Background {
 }
 
 impl Background {
-    /// The flows of a network of so many hosts with links of so many bit/s.
-    pub fn demands(&self, hosts: u32, rate_bps: u64, foreground: bool, seed: u64) -> Vec<Demand> {
+    /// The flows of a network of so many hosts with links of so many bit/s; when there are `most`,
+    /// no more are made.
+    pub fn demands(
+        &self,
+        hosts: u32,
+        rate_bps: u64,
+        foreground: bool,
+        most: usize,
+        seed: u64,
+    ) -> Vec<Demand> {
         let mut random = Random::new(seed, 0xbac);
         let mut demands = Vec::new();
         if hosts < 2 || self.load <= 0.0 {
@@ -91,7 +98,7 @@ impl Background {
         }
         let gap_ns = self.sizes.mean() * 8e9 / (self.load * rate_bps as f64 * f64::from(hosts));
         let mut at_ns = random.exponential(gap_ns);
-        while at_ns < self.until_ns as f64 {
+        while at_ns < self.until_ns as f64 && demands.len() < most {
             let source = random.below(u64::from(hosts)) as u32;
             let step = 1 + random.below(u64::from(hosts) - 1) as u32;
             let bytes = self.sizes.quantile(random.unit()).max(1.0) as u64;
@@ -109,13 +116,13 @@ mod tests {
 
     #[test]
     fn drawn_sizes_have_the_distributions_mean_and_the_load_is_what_was_asked_for() {
-        for sizes in [Sizes::WebSearch, Sizes::DataMining] {
+        for sizes in [Sizes::web_search(), Sizes::data_mining()] {
             let mut random = Random::new(3, 0);
             let mean = (0..400_000).map(|_| sizes.quantile(random.unit())).sum::<f64>() / 4e5;
             assert!((mean / sizes.mean() - 1.0).abs() < 0.03, "{sizes:?}: {mean} of {}", sizes.mean());
         }
-        let background = Background { sizes: Sizes::WebSearch, load: 0.4, until_ns: 400_000_000 };
-        let demands = background.demands(16, 10_000_000_000, false, 1);
+        let background = Background { sizes: Sizes::web_search(), load: 0.4, until_ns: 400_000_000 };
+        let demands = background.demands(16, 10_000_000_000, false, usize::MAX, 1);
         let bytes: u64 = demands.iter().map(|demand| demand.bytes).sum();
         let load = bytes as f64 * 8.0 / (0.4 * 16.0 * 10e9);
         assert!((load - 0.4).abs() < 0.06, "{load}");

@@ -14,6 +14,40 @@ pub fn incast(senders: u32, bytes: u64, jitter_ns: u64, seed: u64) -> Vec<Demand
     (1..=senders).map(|host| Demand::at(host, 0, bytes, start(&mut random, jitter_ns))).collect()
 }
 
+/// Incasts that begin as a Poisson process before a time: the receiver of each and its senders are
+/// drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Incasts {
+    /// Of each.
+    pub senders: u32,
+    /// Of each sender.
+    pub bytes: u64,
+    /// Flows of one begin within so long, ns.
+    pub jitter_ns: u64,
+    /// Mean time from one to the next, ns.
+    pub every_ns: u64,
+    /// ns.
+    pub until_ns: u64,
+}
+
+impl Incasts {
+    /// The flows, in a network of so many hosts; when there are `most`, no more are made.
+    pub fn demands(&self, hosts: u32, most: usize, seed: u64) -> Vec<Demand> {
+        let mut random = Random::new(seed, 0x1ca);
+        let (mut demands, mut order): (Vec<Demand>, Vec<u32>) = (Vec::new(), (0..hosts).collect());
+        let mut at_ns = random.exponential(self.every_ns as f64);
+        while at_ns < self.until_ns as f64 && demands.len() < most {
+            random.shuffle(&mut order);
+            for &source in order.iter().skip(1).take(self.senders as usize) {
+                let begin_ns = at_ns as u64 + start(&mut random, self.jitter_ns);
+                demands.push(Demand::at(source, order[0], self.bytes, begin_ns));
+            }
+            at_ns += random.exponential(self.every_ns as f64);
+        }
+        demands
+    }
+}
+
 /// Every host sends to one other and receives from one other, drawn as one cycle through all.
 pub fn permutation(hosts: u32, bytes: u64, jitter_ns: u64, seed: u64) -> Vec<Demand> {
     let mut random = Random::new(seed, 0x9e);

@@ -35,7 +35,7 @@ const MOST_NS: u64 = 9_000_000_000_000_000;
 /// What a row does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Operation {
+pub(super) enum Operation {
     /// Each host computes for `time`.
     Compute,
     /// The first half of the hosts sends to the second half, one to one.
@@ -85,16 +85,16 @@ impl fmt::Display for Operation {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
-    id: String,
-    op: Operation,
-    hosts: String,
-    bytes: Option<Bytes>,
-    time: Option<Duration>,
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) op: Operation,
+    pub(super) hosts: String,
+    pub(super) bytes: Option<Bytes>,
+    pub(super) time: Option<Duration>,
     #[serde(default)]
-    after: String,
+    pub(super) after: String,
     #[serde(default)]
-    priority: Option<u8>,
+    pub(super) priority: Option<u8>,
 }
 
 /// Columns of a row, those first that every file has.
@@ -126,18 +126,15 @@ fn check_header(text: &str, header: &csv::StringRecord) -> Result<(), TraceError
     Ok(())
 }
 
-/// Reads a trace for a network of so many hosts; every message has so many times fewer bytes, at
-/// least 1.
+/// Reads rows into what `made` makes.
 ///
 /// Columns: `id`; `op`; `hosts`, such as `0-3 8`; `bytes`, of a host's whole buffer; `time`, that a
 /// computation takes, or from the end of what a message waits for until it is sent; `after`, ids of
 /// earlier rows, of each of which a host waits for what ends at it; `priority`, 0 to 6 (optional).
 /// Lines that begin with # are comments.
-pub fn trace(text: &str, hosts: u32, compression: f64) -> Result<Vec<Demand>, TraceError> {
+pub(super) fn rows(text: &str, made: &mut Maker) -> Result<(), TraceError> {
     let mut reader =
         csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-    let mut made =
-        Maker { demands: Vec::new(), ends: BTreeMap::new(), waits: 0, computes_ns: 0, hosts, compression };
     let headers = reader.headers().map_err(|error| refused(text, &error))?.clone();
     check_header(text, &headers)?;
     for record in reader.records() {
@@ -148,7 +145,7 @@ pub fn trace(text: &str, hosts: u32, compression: f64) -> Result<Vec<Demand>, Tr
             reason: format!("{}: {reason}", row.id),
         })?;
     }
-    Ok(made.demands)
+    Ok(())
 }
 
 /// An error of the reader, with its line where it has one.
@@ -167,13 +164,15 @@ fn refused(text: &str, error: &csv::Error) -> TraceError {
 /// Where rows end: by id, then by host, the number of what is over last there.
 type Ends = BTreeMap<String, BTreeMap<u32, u32>>;
 
-struct Maker {
-    demands: Vec<Demand>,
+/// What a trace comes to, for a network of so many hosts; every message has so many times fewer
+/// bytes, at least 1.
+pub(super) struct Maker {
+    pub(super) demands: Vec<Demand>,
     ends: Ends,
     waits: usize,
     computes_ns: u64,
-    hosts: u32,
-    compression: f64,
+    pub(super) hosts: u32,
+    pub(super) compression: f64,
 }
 
 /// A row's flows, of one kind.
@@ -184,7 +183,11 @@ struct Flows {
 }
 
 impl Maker {
-    fn add(&mut self, row: &Row) -> Result<(), String> {
+    pub(super) fn new(hosts: u32, compression: f64) -> Self {
+        Self { demands: Vec::new(), ends: BTreeMap::new(), waits: 0, computes_ns: 0, hosts, compression }
+    }
+
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), String> {
         if row.id.is_empty() || self.ends.contains_key(&row.id) {
             return Err("valid are ids that no row before has".to_owned());
         }
@@ -203,12 +206,9 @@ impl Maker {
         let ends = match row.op {
             Operation::Compute => {
                 let time = row.time.ok_or("time: there is none; compute needs it")?;
-                let all_ns = time.0.saturating_mul(hosts.len() as u64);
-                self.computes_ns = self.computes_ns.saturating_add(all_ns);
-                if self.computes_ns > MOST_NS {
-                    return Err("time: all hosts compute for more than 100 days together".to_owned());
-                }
-                hosts.iter().map(|&host| (host, self.compute(host, time.0, begins.get(&host)))).collect()
+                let ends =
+                    hosts.iter().map(|&host| Ok((host, self.compute(host, time.0, begins.get(&host))?)));
+                ends.collect::<Result<_, String>>()?
             }
             Operation::Send => {
                 let (from, to) = hosts.split_at(hosts.len() / 2);
@@ -287,8 +287,7 @@ impl Maker {
         }
         let whole = matches!(row.op, Operation::Send | Operation::Broadcast);
         let parts = if whole { 1 } else { hosts as u64 };
-        let bytes = (bytes.0.div_ceil(parts) as f64 / self.compression.max(1.0)) as u64;
-        Ok(Flows { bytes: bytes.max(1), begin, priority })
+        Ok(Flows { bytes: self.compressed(bytes.0.div_ceil(parts)), begin, priority })
     }
 
     /// Flows between pairs; by host, what is over when it has what is sent to it and what it began
@@ -304,15 +303,7 @@ impl Maker {
             let Flows { bytes, begin, priority } = *flows;
             let after: Vec<u32> = begins.get(&source).copied().into_iter().collect();
             came.entry(destination).or_default().push(self.demands.len() as u32);
-            self.demands.push(Demand {
-                source,
-                destination,
-                bytes,
-                begin,
-                after,
-                foreground: true,
-                priority,
-            });
+            self.demands.push(Demand { begin, after, priority, ..Demand::at(source, destination, bytes, 0) });
         }
         for (host, came) in &mut came {
             came.extend(begins.get(host));
@@ -320,13 +311,42 @@ impl Maker {
         came.into_iter().map(|(host, all)| (host, self.meet(host, all))).collect()
     }
 
-    fn compute(&mut self, host: u32, takes_ns: u64, after: Option<&u32>) -> u32 {
+    pub(super) fn compute(&mut self, host: u32, takes_ns: u64, after: Option<&u32>) -> Result<u32, String> {
+        self.computes_ns = self.computes_ns.saturating_add(takes_ns);
+        if self.computes_ns > MOST_NS {
+            return Err("time: all hosts compute for more than 100 days together".to_owned());
+        }
         self.demands.push(Demand::computation(host, takes_ns, after.copied().into_iter().collect()));
-        self.demands.len() as u32 - 1
+        Ok(self.demands.len() as u32 - 1)
+    }
+
+    /// A flow of so many bytes before compression, when what it waits for is over.
+    pub(super) fn flow(
+        &mut self,
+        source: u32,
+        destination: u32,
+        bytes: u64,
+        after: Option<u32>,
+    ) -> Result<u32, String> {
+        if self.demands.len() >= MOST_DEMANDS {
+            return Err(format!("valid are up to {MOST_DEMANDS} flows and computations"));
+        }
+        let bytes = self.compressed(bytes);
+        let after = after.into_iter().collect();
+        self.demands.push(Demand {
+            begin: Begin::Later(0),
+            after,
+            ..Demand::at(source, destination, bytes, 0)
+        });
+        Ok(self.demands.len() as u32 - 1)
+    }
+
+    fn compressed(&self, bytes: u64) -> u64 {
+        ((bytes as f64 / self.compression.max(1.0)) as u64).max(1)
     }
 
     /// What is over when all of these are, which end at a host.
-    fn meet(&mut self, host: u32, all: Vec<u32>) -> u32 {
+    pub(super) fn meet(&mut self, host: u32, all: Vec<u32>) -> u32 {
         if let [one] = all[..] {
             return one;
         }
@@ -362,94 +382,4 @@ fn host_numbers(text: &str, all: u32) -> Result<Vec<u32>, String> {
         return Err("hosts: there are none".to_owned());
     }
     Ok(hosts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEADER: &str = "id,op,hosts,bytes,time,after\n";
-
-    fn read(rows: &str) -> Result<Vec<Demand>, TraceError> {
-        trace(&format!("{HEADER}{rows}"), 8, 1.0)
-    }
-
-    /// Pairs that send, with their bytes.
-    fn sent(demands: &[Demand]) -> Vec<(u32, u32, u64)> {
-        let flows = demands.iter().filter(|demand| !demand.computes());
-        flows.map(|demand| (demand.source, demand.destination, demand.bytes)).collect()
-    }
-
-    #[test]
-    fn every_wait_is_for_something_earlier_that_ends_at_the_host_that_waits() {
-        let rows = "f,compute,0-3,,1ms,\nr,all-reduce,0-3,4MB,,f\nq,ring-all-reduce,0-3,4MB,,r\n\
-                    s,send,0-1 2-3,1MB,2us,q\nb,broadcast,2 0 1,1MB,,s\nx,all-to-all,0-3,4MB,,b f\n";
-        let demands = read(rows).unwrap();
-        for (number, demand) in demands.iter().enumerate() {
-            for &before in &demand.after {
-                assert!((before as usize) < number);
-                assert_eq!(demands[before as usize].destination, demand.source);
-            }
-        }
-    }
-
-    #[test]
-    fn collectives_send_what_their_algorithms_do() {
-        let of = |op: &str| sent(&read(&format!("r,{op},0-3,4MB,,\n")).unwrap());
-        let each = |bytes| -> Vec<(u32, u32, u64)> {
-            (0..4).flat_map(|from| (1..4).map(move |step| (from, (from + step) % 4, bytes))).collect()
-        };
-        for op in ["all-to-all", "reduce-scatter", "all-gather"] {
-            assert_eq!(of(op), each(1_000_000), "{op}");
-        }
-        assert_eq!(of("all-reduce"), [each(1_000_000), each(1_000_000)].concat());
-        let ring: Vec<_> =
-            (0..6).flat_map(|_| (0..4).map(|from| (from, (from + 1) % 4, 1_000_000))).collect();
-        assert_eq!(of("ring-all-reduce"), ring);
-        assert_eq!(of("broadcast"), [(0, 1, 4_000_000), (0, 2, 4_000_000), (0, 3, 4_000_000)]);
-        assert_eq!(of("send"), [(0, 2, 4_000_000), (1, 3, 4_000_000)]);
-        let less = trace(&format!("{HEADER}r,send,0 1,4MB,,\n"), 8, 4.0).unwrap();
-        assert_eq!(sent(&less), [(0, 1, 1_000_000)]);
-    }
-
-    #[test]
-    fn mistakes_are_named_with_their_line() {
-        for (rows, line, word) in [
-            ("a,compute,0,,1ms,\na,compute,0,,1ms,\n", 3, "no row before"),
-            ("a,compute,9,,1ms,\n", 2, "up to 7"),
-            ("a,compute,0 0-1,,1ms,\n", 2, "named twice"),
-            ("a,compute,,,1ms,\n", 2, "there are none"),
-            ("a,compute,0,,,\n", 2, "time"),
-            ("a,compute,0,1MB,1ms,\n", 2, "sends nothing"),
-            ("a,send,0 1,,,\n", 2, "bytes"),
-            ("a,send,0 1 2,1MB,,\n", 2, "as many receivers"),
-            ("a,all-reduce,3,1MB,,\n", 2, "two or more"),
-            ("a,send,0 1,1MB,,b\n", 2, "no row before"),
-            ("a,send,0 1,1MB,,\nb,compute,0,,1ms,a\n", 3, "ends at none of these hosts, but at 1"),
-            ("a,sned,0 1,1MB,,\n", 2, "sned"),
-            ("a,send,0 1,1 parsec,,\n", 2, "a size"),
-            ("a,send,0 1,1MB\n", 2, "fields"),
-            ("a,compute,0-7,,8000000s,\n", 2, "100 days"),
-            ("a,send,0 1,0B,,\n", 2, "1B and more"),
-            ("# a comment\n\na,compute,9,,1ms,\n", 4, "up to 7"),
-            ("a,compute,0,,1ms,\n# b\nb,send,0 1,1 parsec,,\n", 4, "a size"),
-            ("# c\na,send,0 1,1MB\n", 3, "fields"),
-        ] {
-            let error = read(rows).unwrap_err();
-            assert!(error.line == line && error.reason.contains(word), "{rows}{error}");
-        }
-        for (header, line, word) in [
-            ("id,op,hosts,bites\n", 1, "bites"),
-            ("# a job\nid,op,hosts,bites\n", 2, "bites"),
-            ("id,op\n", 1, "hosts"),
-            ("id,op,hosts,time,op\n", 1, "twice"),
-        ] {
-            let error = trace(&format!("{header}a,send,0 1,1MB,\n"), 8, 1.0).unwrap_err();
-            assert!(error.line == line && error.reason.contains(word), "{header}{error}");
-            assert!(trace(header, 8, 1.0).is_err(), "without rows: {header}");
-        }
-        // The square of them would be made before anybody counted.
-        let error = trace(&format!("{HEADER}a,all-to-all,0-16383,1MB,,\n"), 16_384, 1.0).unwrap_err();
-        assert!(error.reason.contains("4000000"), "{error}");
-    }
 }

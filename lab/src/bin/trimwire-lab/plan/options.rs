@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the user asks for.
 
-use super::measure::MeasureOptions;
 use super::thresholds::ThresholdsOptions;
 use crate::failure::EXIT_CODES;
 use clap::Args;
@@ -12,7 +11,6 @@ Examples:
   trimwire-lab plan examples/plans/vgg16.yaml examples/plans/pcie-25g.yaml
   trimwire-lab plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.html
   trimwire-lab plan MODEL.yaml CLUSTER.yaml --json > plan.json
-  trimwire-lab plan measure > cluster.yaml                      what compression and collectives take here
   trimwire-lab plan thresholds examples/models/resnet-50.yaml   where switches trim, for the least weighted loss
   trimwire-lab plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
 
@@ -46,6 +44,5 @@ pub(crate) struct Options {
 /// Beside planning.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Subcommand {
-    Measure(MeasureOptions),
     Thresholds(ThresholdsOptions),
 }

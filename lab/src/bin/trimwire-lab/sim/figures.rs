@@ -113,7 +113,7 @@ fn figures(options: &Options) -> Result<Vec<Figure>, Failure> {
         if !options.only.is_empty() && !options.only.contains(&name) {
             continue;
         }
-        let scenario = Scenario::read(&path)?;
+        let scenario = Scenario::read(&path, &[])?;
         if !options.quick || scenario.file.quick {
             figures.push(Figure { folder: options.results.join(&name), name, scenario });
         }
@@ -175,7 +175,7 @@ impl Figure {
         let firsts: Vec<&Kept> = all.iter().filter_map(|kept| kept.first()).collect();
         let results = self.scenario.results(firsts.iter().map(|kept| kept.report.clone()).collect());
         let curves: Vec<Curves> = firsts.iter().map(|kept| kept.curves.clone()).collect();
-        write(&self.folder.join("index.html"), &page::html(&results, &curves))?;
+        write(&self.folder.join("index.html"), &page::html(&results, &curves, &[]))?;
         let json = serde_json::to_string_pretty(&results).context("cannot write results as JSON")?;
         write(&self.folder.join("results.json"), &(json + "\n"))?;
         let (table, picture) = self.printed(&all);
@@ -210,7 +210,7 @@ impl Figure {
 
     fn run_and_keep(&self, number: usize, seed: u64, key: String, path: &Path) -> Result<Kept, Failure> {
         let prepared = self.scenario.prepare(number, seed)?;
-        let (report, curves) = run_one(&prepared, processors())?;
+        let (report, curves) = run_one(&prepared, processors(), None)?;
         let kept = Kept { key, report, curves };
         // Nobody finds half a file.
         let half = path.with_extension(format!("{}.part", std::process::id()));

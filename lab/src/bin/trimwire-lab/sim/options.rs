@@ -12,6 +12,8 @@ Examples:
   trimwire-lab sim examples/figures/incast-15.yaml
   trimwire-lab sim examples/figures/incast-15.yaml --json > incast.json
   trimwire-lab sim examples/figures/incast-15.yaml --report incast/
+  trimwire-lab sim examples/figures/incast-15.yaml --set seed=7 --set workload.incast.bytes=1MB
+  trimwire-lab sim examples/figures/incast-15.yaml --set workload.incast.senders=3 --set workload.incast.senders=15
   trimwire-lab sim examples/figures/mlt-14-whole.yaml --run trim --run NDP --threads 2
   trimwire-lab sim figures my-scenarios/
   trimwire-lab sim figures --quick --check
@@ -35,7 +37,12 @@ pub(crate) struct Options {
     /// Run only the run of this name; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(super) run: Vec<String>,
-    /// Write a self-contained page with plots to this folder.
+    /// Set a key of the scenario, such as seed=2 or workload.incast.bytes=1MB; given again, the key
+    /// makes a sweep: all runs with each value.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Write a self-contained page with plots to this folder; flows.csv, each flow; slowdown.csv,
+    /// slowdowns by size as HPCC prints them.
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
     /// Use at most this many threads; results do not depend on them [default: one a processor].

@@ -56,8 +56,8 @@ impl Curves {
     }
 }
 
-/// The page.
-pub(super) fn html(results: &Results, curves: &[Curves]) -> String {
+/// The page; of a sweep over one key, each run's name and value.
+pub(super) fn html(results: &Results, curves: &[Curves], swept: &[(String, f64)]) -> String {
     let ideals = results.runs.iter().map(|run| run.ideal_s);
     let (least, most) = ideals.fold((f64::INFINITY, 0.0_f64), |(a, b), ideal| (a.min(ideal), b.max(ideal)));
     let ideal = if least < most { format!("{least:.3e} to {most:.3e} s") } else { format!("{most:.3e} s") };
@@ -94,6 +94,31 @@ pub(super) fn html(results: &Results, curves: &[Curves]) -> String {
             ),
         ],
     };
+    if swept.len() == results.runs.len() {
+        let mut series: Vec<Series> = Vec::new();
+        for ((name, value), run) in swept.iter().zip(&results.runs) {
+            let point = run.fct_p99_s.map(|p99| (*value, p99));
+            match series.iter_mut().find(|series| series.name == *name) {
+                Some(series) => series.points.extend(point),
+                None => series.push(Series {
+                    name: name.clone(),
+                    points: Vec::from_iter(point),
+                    mark: Mark::Line,
+                }),
+            }
+        }
+        page.figures.insert(
+            0,
+            Figure {
+                title: "Sweep",
+                caption: "The 99th percentile of completion times against the value that was set; times in ns, rates in bit/s, sizes in bytes.",
+                x: Axis::linear("value", Unit::Plain),
+                y: Axis::linear("99th percentile", Unit::Seconds),
+                series,
+                levels: Vec::new(),
+            },
+        );
+    }
     if curves.iter().any(|curves| !curves.accuracy.is_empty()) {
         page.figures.insert(
             0,

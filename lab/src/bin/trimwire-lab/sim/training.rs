@@ -271,7 +271,7 @@ mod tests {
             "scenario: t\ntopology: {{ star: {{ hosts: {HOSTS}, rate: 10Gbps, delay: 1us }} }}\n\
              training: {{ hidden: 140, compute: 1us }}\nruns: [{{ name: r, {run} }}]\n"
         );
-        let file = File::from_yaml(&text, "t.yaml").unwrap();
+        let file = File::from_yaml(&text, "t.yaml", &[]).unwrap();
         let nowhere = std::path::Path::new("nowhere/t.yaml");
         file.prepare(
             &text,
