@@ -150,7 +150,7 @@ def main() -> None:
             losses = [one[0] for one in runs]
             base = got.get("exact", runs)
             apart = [ours[0] - theirs[0] for ours, theirs in zip(runs, base, strict=True)]
-            spread = f"{statistics.mean(losses):.4f}" + (f" ± {statistics.stdev(losses):.4f}" if len(losses) > 1 else "")
+            spread = f"{statistics.mean(losses):.4f} ± " + (f"{statistics.stdev(losses):.4f}" if len(losses) > 1 else "?")
             print(f"| {way} | {spread} | {min(apart):+.4f} to {max(apart):+.4f} | {max(one[1] for one in runs):.2g} | {max(one[2] for one in runs):.2g} |")
 
 
