@@ -145,13 +145,13 @@ def main() -> None:
                 got[way].append(run(way, seed, rate, arguments.steps))
                 print(f"{rate:g}, seed {seed}, {way}: {got[way][-1]}", file=sys.stderr, flush=True)
         print(f"\nLearning rate {rate:g}, {arguments.steps} steps, {arguments.seeds} seeds\n")
-        print("| gradients | held-out loss | from exact, seed by seed | ranks apart | unused words moved, rms |\n|---|---|---|---|---|")
+        print("| gradients | held-out loss, and its deviation by seed | from exact, seed by seed | ranks apart | unused words moved, rms |\n|---|---|---|---|---|")
         for way, runs in got.items():
             losses = [one[0] for one in runs]
             base = got.get("exact", runs)
             apart = [ours[0] - theirs[0] for ours, theirs in zip(runs, base, strict=True)]
-            spread = f"{statistics.mean(losses):.3f} ({min(losses):.3f} to {max(losses):.3f})"
-            print(f"| {way} | {spread} | {min(apart):+.3f} to {max(apart):+.3f} | {max(one[1] for one in runs):.2g} | {max(one[2] for one in runs):.2g} |")
+            spread = f"{statistics.mean(losses):.4f} ± " + (f"{statistics.stdev(losses):.4f}" if len(losses) > 1 else "?")
+            print(f"| {way} | {spread} | {min(apart):+.4f} to {max(apart):+.4f} | {max(one[1] for one in runs):.2g} | {max(one[2] for one in runs):.2g} |")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Needs root, iproute2, `cargo build --release` and a Python with PyTorch and this
     sudo python3 lab/experiments/through_a_switch.py --python venv/bin/python
 
 Ranks train a small network on the digits of cli/data through one `trimwire-switch`, whose ports run at --rate. n:1: during bursts n - 1 neighbours send UDP at line rate to one
-rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that trims, with nine planes and with as many as an algorithm says (--algorithm); Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
+rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that trims, with the default's planes and with as many as an algorithm says (--algorithm); Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
 what does not fit.
 
 Into OUT: through-a-switch.csv, a line a run; through-a-switch.svg, accuracy against time. With --draw only table and plot, of the lines that are there; the plot needs matplotlib.
@@ -50,7 +50,7 @@ def rank(options: argparse.Namespace) -> None:
 
         algorithm = options.algorithm if options.way.endswith("-adaptive") else None
         network = {"threads": 0, "rate_bps": round(options.rate * 1e6), "trim_delay": options.trim_delay}
-        trimwire.torch.options(gradients="lossy", planes=9, adaptive=algorithm, network=network)
+        trimwire.torch.options(gradients="lossy", adaptive=algorithm, network=network)
     dist.init_process_group(options.way.split("-")[0])
     number, world = dist.get_rank(), dist.get_world_size()
     with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:

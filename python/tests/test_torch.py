@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import sys
 import time
@@ -381,49 +380,6 @@ def test_torchrun_starts_all_ranks_again_when_one_is_killed(tmp_path: Any) -> No
 def test_errors_name_what_is_wrong() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         trimwire.torch.options(nonsense=1)  # type: ignore[call-arg]
-
-
-def drifting(rank: int, world: int) -> dict[str, Any]:
-    begin("gloo")
-    torch.manual_seed(5)
-    model = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3).double())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    resync = trimwire.torch.Resync(model, optimizer, every=4)
-    spread = []
-
-    def step(size: float) -> None:
-        for parameter in model.parameters():
-            parameter.grad = torch.full_like(parameter, size * (rank + 1))
-        optimizer.step()
-        flat = torch.cat([parameter.detach().double().reshape(-1) for parameter in model.parameters()])
-        everyone = [torch.empty_like(flat) for _ in range(world)]
-        dist.all_gather(everyone, flat)
-        spread.append(float(max((other - everyone[0]).abs().max() for other in everyone)))
-
-    # Every rank goes its own way for five steps, then all stand still.
-    for _ in range(5):
-        step(1.0)
-    for _ in range(4):
-        step(0.0)
-    resync.remove()
-    step(1.0)
-    dist.destroy_process_group()
-    return {"spread": spread, "steps": resync.steps}
-
-
-def test_replicas_that_drift_have_the_same_bits_after_so_many_steps() -> None:
-    for result in run(drifting, 3):
-        spread = result["spread"]
-        # The first slice was taken after the last step that drifted; three were left.
-        assert spread[4] > 0.1 and spread[6] > 0.0
-        assert spread[7] == spread[8] == 0.0
-        assert spread[9] > 0.0 and result["steps"] == 9, "removed"
-
-
-def test_resync_of_no_steps_is_an_error() -> None:
-    model = nn.Linear(1, 1)
-    with pytest.raises(ValueError, match="every is 0"):
-        trimwire.torch.Resync(model, torch.optim.SGD(model.parameters(), lr=1.0), every=0)
 
 
 def test_it_is_said_once_why_a_devices_tensors_go_through_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from ._epochs import shrink
 from ._errors import CollectiveError
 from ._options import Network, Options, options
 from ._rendezvous import connect
-from ._resync import Resync
 from ._scalars import Scalars
 from ._simulated import Simulation
 from ._state import TrimwireState, trimwire_hook
@@ -31,7 +30,6 @@ __all__ = [
     "CollectiveError",
     "Network",
     "Options",
-    "Resync",
     "Scalars",
     "Simulation",
     "TrimwireState",

@@ -116,7 +116,7 @@ def of(group: dist.ProcessGroup | None = None) -> Operations:
     return made
 
 
-#: By the group's name.
+#: By the group's name, until it is shut down: C++ alone would not keep what is Python of them.
 _made: dict[str, Operations] = {}
 
 #: Whose connections the next group goes on with.
@@ -177,7 +177,7 @@ def _create(about: Any, pg_options: object) -> Any:
         arguments = before._channels._arguments
     native.set_patience(patience)
     name = str(about.group_id)
-    made._begin_group(native, store, rank, world, timeout, chosen, list(about.global_ranks_in_group) or list(range(world)), name, arguments)
+    made._begin_group(native, store, rank, world, timeout, chosen, list(about.global_ranks_in_group) or list(range(world)), name, arguments, lambda: _made.pop(name, None))
     _made[name] = made
     return made
 

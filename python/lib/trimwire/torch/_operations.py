@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -46,8 +46,9 @@ class _HandedOver:
 class Operations:
     """A rank of a group. What is mixed in by the classes that torch knows (`_backend.py`)."""
 
-    def _begin_group(self, native: Group, store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, chosen: Options, ranks: Sequence[int], name: str, arguments: dict[str, Any]) -> None:
+    def _begin_group(self, native: Group, store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, chosen: Options, ranks: Sequence[int], name: str, arguments: dict[str, Any], forget: Callable[[], object]) -> None:
         self.native: Group = native
+        self._forget = forget
         self.chosen = chosen
         self.store, self.timeout = store, timeout
         self._own_rank, self._world = rank, world
@@ -81,14 +82,15 @@ class Operations:
         return self._handed_over
 
     def shutdown(self) -> None:
-        """Ends; what is under way fails."""
+        """Ends; what is under way fails, and nobody asks for this group again."""
+        self.abort()
+        self._forget()
+
+    def abort(self) -> None:
+        """What is under way fails."""
         self._channels.close()
         if self._handed_over is None:
             self.native.close()
-
-    def abort(self) -> None:
-        """As `shutdown`."""
-        self.shutdown()
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         """Operations may take so long, those under way included."""
