@@ -459,6 +459,7 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
         texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 246 packets"),
         "{texts:?}"
     );
+    assert!(texts[0].contains("(from 10.0.0.1 to 10.0.0.2:"), "{texts:?}");
     assert!(
         texts[1].starts_with("1 0 nothing was heard from rank 0 of message 0x0000004d in 1.5"),
         "{texts:?}"
