@@ -174,12 +174,10 @@ fn peers(registry: &mut Registry, snapshot: &Snapshot) {
 fn paths(registry: &mut Registry, snapshot: &Snapshot) {
     let all = || {
         snapshot.peers.iter().flat_map(|peer| {
-            peer.paths
-                .iter()
-                .map(|path| {
-                    let source = path.own.map_or_else(String::new, |own| own.to_string());
-                    (PathLabels { peer: peer.rank, source, source_port: path.source_port }, path)
-                })
+            peer.paths.iter().map(|path| {
+                let source = path.own.map_or_else(String::new, |own| own.to_string());
+                (PathLabels { peer: peer.rank, source, source_port: path.source_port }, path)
+            })
         })
     };
     type Read = fn(&PathStats) -> u64;

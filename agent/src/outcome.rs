@@ -224,7 +224,8 @@ pub enum TransferError {
 impl TransferError {
     /// With the way that it happened on.
     pub(crate) fn on(mut self, along: Way) -> Self {
-        if let Self::Unanswered { way, .. } | Self::Stalled { way, .. } | Self::Silent { way, .. } = &mut self {
+        if let Self::Unanswered { way, .. } | Self::Stalled { way, .. } | Self::Silent { way, .. } = &mut self
+        {
             *way = along;
         }
         self

@@ -144,7 +144,12 @@ impl Peer {
         let worst = stats
             .filter(|(.., stats)| stats.lost > 0)
             .max_by(|(.., one), (.., other)| (one.lost * other.sent).cmp(&(other.lost * one.sent)))
-            .map(|(path, port, stats)| WorstPath { port, own: config.own_of(path), lost: stats.lost, sent: stats.sent });
+            .map(|(path, port, stats)| WorstPath {
+                port,
+                own: config.own_of(path),
+                lost: stats.lost,
+                sent: stats.sent,
+            });
         let way = self.session.way();
         Way {
             own: config.own_of(way),
