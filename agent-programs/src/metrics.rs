@@ -2,7 +2,7 @@
 //! Prometheus metrics of a running rank, in OpenMetrics text. docs/reference/generated/metrics.md
 //! lists them.
 //!
-//! Labels are peers, and for up to [`PATH_SERIES`] paths their source ports: as many series as the
+//! Labels are peers, and for up to [`PATH_SERIES`] paths their own addresses and source ports: as many series as the
 //! job has ranks, whatever the traffic.
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -28,6 +28,7 @@ struct PeerLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct PathLabels {
     peer: u16,
+    source: String,
     source_port: u16,
 }
 
@@ -173,9 +174,10 @@ fn peers(registry: &mut Registry, snapshot: &Snapshot) {
 fn paths(registry: &mut Registry, snapshot: &Snapshot) {
     let all = || {
         snapshot.peers.iter().flat_map(|peer| {
-            peer.paths
-                .iter()
-                .map(|path| (PathLabels { peer: peer.rank, source_port: path.source_port }, path))
+            peer.paths.iter().map(|path| {
+                let source = path.own.map_or_else(String::new, |own| own.to_string());
+                (PathLabels { peer: peer.rank, source, source_port: path.source_port }, path)
+            })
         })
     };
     type Read = fn(&PathStats) -> u64;
@@ -241,6 +243,7 @@ mod tests {
             ..PeerStats::default()
         };
         let path = |port| PathSnapshot {
+            own: Some([10, 0, 0, 7].into()),
             source_port: port,
             share: 0.25,
             stats: PathStats { sent: 25, trimmed: 2, rtt_ns: 50_000, ..PathStats::default() },
@@ -276,8 +279,8 @@ mod tests {
             "trimwire_agent_peer_sent_payload_bytes_total{peer=\"4\"} 140000",
             "trimwire_agent_peer_rate_bits_per_second{peer=\"4\"} 1000000000.0",
             "trimwire_agent_peer_rtt_seconds{peer=\"4\"} 0.00008",
-            "trimwire_agent_path_trimmed_packets_total{peer=\"4\",source_port=\"40001\"} 2",
-            "trimwire_agent_path_rtt_seconds{peer=\"4\",source_port=\"40000\"} 0.00005",
+            "trimwire_agent_path_trimmed_packets_total{peer=\"4\",source=\"10.0.0.7\",source_port=\"40001\"} 2",
+            "trimwire_agent_path_rtt_seconds{peer=\"4\",source=\"10.0.0.7\",source_port=\"40000\"} 0.00005",
             "trimwire_agent_overflowed_packets_total 9",
             "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"} 1",
             "trimwire_agent_operation_seconds_bucket{le=\"0.0032\",operation=\"all-reduce\"} 1",

@@ -28,8 +28,8 @@ pub(crate) struct TopArgs {
     paths: bool,
 }
 
-/// Peer and, of a path, source port.
-type Place = (u16, Option<u16>);
+/// Peer and, of a path, own address and source port.
+type Place = (u16, Option<(String, u16)>);
 
 /// Metrics of a rank, by place and name.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -57,9 +57,11 @@ impl Look {
             }
             let peer = label(labels, "peer").and_then(|peer| peer.parse().ok());
             let (Some(peer), Ok(value)) = (peer, value.trim().parse()) else { continue };
-            let port = label(labels, "source_port").and_then(|port| port.parse().ok());
+            // One port may be of several interfaces.
+            let port = label(labels, "source_port").and_then(|port| port.parse::<u16>().ok());
+            let path = port.map(|port| (label(labels, "source").unwrap_or_default().to_owned(), port));
             let name = name.strip_prefix("peer_").or(name.strip_prefix("path_")).unwrap_or(name);
-            look.values.entry((peer, port)).or_default().insert(name.to_owned(), value);
+            look.values.entry((peer, path)).or_default().insert(name.to_owned(), value);
         }
         look
     }
@@ -67,8 +69,8 @@ impl Look {
     /// A line of the table for each place that anything went to or came from.
     fn rows(&self, before: &Self, seconds: f64, paths: bool) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
-        for (place @ &(peer, port), values) in &self.values {
-            if port.is_some() && !paths {
+        for (place @ (peer, path), values) in &self.values {
+            if path.is_some() && !paths {
                 continue;
             }
             let value = |name: &str| values.get(name).copied();
@@ -88,7 +90,7 @@ impl Look {
             rows.push(vec![
                 self.rank.clone(),
                 peer.to_string(),
-                port.map_or_else(|| "all".to_owned(), |port| port.to_string()),
+                path.as_ref().map_or_else(|| "all".to_owned(), |(source, port)| format!("{source}:{port}")),
                 bits("sent_payload_bytes_total"),
                 bits("received_payload_bytes_total"),
                 share(since("trimmed_packets_total"), since("arrived_packets_total")),
@@ -174,7 +176,7 @@ mod tests {
         trimwire_agent_peer_sent_payload_bytes_total{peer=\"1\"} 1000000\n\
         trimwire_agent_peer_arrived_packets_total{peer=\"1\"} 200\n\
         trimwire_agent_peer_trimmed_packets_total{peer=\"1\"} 50\n\
-        trimwire_agent_path_trimmed_packets_total{peer=\"1\",source_port=\"40000\"} 7\n\
+        trimwire_agent_path_trimmed_packets_total{peer=\"1\",source=\"10.0.0.7\",source_port=\"40000\"} 7\n\
         trimwire_agent_peer_rtt_seconds{peer=\"1\"} 0.00008\n\
         trimwire_agent_overflowed_packets_total 3\n\
         other_total{peer=\"1\"} 1\n\
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(row[..4], ["2", "1", "all", "10.00 Mbit/s"]);
         assert_eq!((row[5], row[10]), ("25.00", "80"));
         let paths = now.rows(&before, 2.0, true);
-        assert_eq!((paths.len(), paths[1][2].as_str()), (2, "40000"));
+        assert_eq!((paths.len(), paths[1][2].as_str()), (2, "10.0.0.7:40000"));
     }
 
     #[test]

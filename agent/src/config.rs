@@ -149,6 +149,9 @@ pub struct EndpointConfig {
     /// leaves from address p modulo their number and goes to the peer's of the same index, which a
     /// HELLO tells. Empty for one interface.
     pub addresses: Vec<IpAddr>,
+    /// The address that this rank listens on first, as errors tell it; `None`: the system chooses.
+    /// A driver fills it in.
+    pub own: Option<IpAddr>,
     /// Packets that take one path before another is chosen: what leaves from one socket costs one
     /// system call.
     pub packets_per_path: u32,
@@ -206,6 +209,7 @@ impl EndpointConfig {
             source_ports: (49_152..49_152 + 64).collect(),
             pace_at_line: true,
             addresses: Vec::new(),
+            own: None,
             packets_per_path: 1,
             incarnation: u32::from(rank) + 1,
             peers: BTreeMap::new(),
@@ -252,6 +256,12 @@ impl EndpointConfig {
     /// the sender.
     pub fn mask_of(&self, incarnation: u32) -> HeaderMask {
         if self.seal.is_some() { HeaderMask::NONE } else { HeaderMask::of(incarnation) }
+    }
+
+    /// The own address that a path leaves from; `None`: the system chooses.
+    pub fn own_of(&self, path: u16) -> Option<IpAddr> {
+        let at = usize::from(path).checked_rem(self.addresses.len());
+        at.and_then(|at| self.addresses.get(at)).copied().or(self.own)
     }
 
     fn part_of(&self, bytes: u64) -> u64 {

@@ -213,6 +213,7 @@ impl<L: Link> Driver<L> {
     pub fn with_clock(mut config: EndpointConfig, link: L, clock: Clock) -> Self {
         config.source_ports = link.data_ports();
         config.addresses = link.addresses();
+        config.own = Some(link.local_address().ip()).filter(|own| !own.is_unspecified());
         config.mtu = config.mtu.into_iter().chain(link.mtu()).min();
         config.sockets_hold = config.sockets_hold.min(link.holds());
         let outgoing = VecDeque::with_capacity(BATCH);

@@ -414,7 +414,7 @@ impl Endpoint {
         let peers = others.map(|(rank, peer): (u16, &Peer)| PeerSnapshot {
             rank,
             rate_bps: peer.rate_bps().min(self.config.line_rate_bps),
-            ..peer.snapshot(&self.config.source_ports)
+            ..peer.snapshot(&self.config)
         });
         Snapshot {
             rank: self.config.rank,

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::wire::Reason;
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// What became of a message's packets, on the side that counts them.
@@ -41,6 +42,64 @@ pub struct TransferStats {
     pub asked: u32,
 }
 
+/// The way to a peer of which nothing comes, or which lets nothing through, as errors tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Way {
+    /// The own address on it, which names the interface; `None`: the system chooses.
+    pub own: Option<IpAddr>,
+    /// Where the peer listens.
+    pub to: Option<SocketAddr>,
+    /// Source ports that data leaves by, and those of them that are known to lead nowhere.
+    pub ports: u16,
+    /// See [`Self::ports`].
+    pub dead: u16,
+    /// The one on which most of what left was lost.
+    pub worst: Option<WorstPath>,
+    /// Datagrams that were ignored because they came from elsewhere than where ranks of the job
+    /// are, and that had no right tag, from whomever, since the beginning.
+    pub foreign: u64,
+    /// See [`Self::foreign`].
+    pub unsealed: u64,
+}
+
+/// A path that loses packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorstPath {
+    /// Source port.
+    pub port: u16,
+    /// The own address that it leaves from, where this rank has several.
+    pub own: Option<IpAddr>,
+    /// Packets that were lost there.
+    pub lost: u64,
+    /// Packets that were sent that way.
+    pub sent: u64,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.own, self.to) {
+            (Some(own), Some(to)) => write!(f, "from {own} to {to}")?,
+            (None, Some(to)) => write!(f, "to {to}")?,
+            (Some(own), None) => write!(f, "from {own} to a peer whose address is not known")?,
+            (None, None) => f.write_str("to a peer whose address is not known")?,
+        }
+        if let Some(WorstPath { port, own, lost, sent }) = self.worst {
+            write!(f, "; {} of {} source ports lead nowhere; port {port}", self.dead, self.ports)?;
+            if let Some(own) = own.filter(|_| own != self.own) {
+                write!(f, " of {own}")?;
+            }
+            write!(f, " lost {lost} of {sent} packets")?;
+        }
+        if self.foreign > 0 {
+            write!(f, "; {} packets came from elsewhere than the job's ranks are", self.foreign)?;
+        }
+        if self.unsealed > 0 {
+            write!(f, "; {} packets came without the tag of this rank's key", self.unsealed)?;
+        }
+        Ok(())
+    }
+}
+
 /// Why a transfer was given up.
 #[expect(missing_docs, reason = "messages say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +108,7 @@ pub enum TransferError {
     /// The peer answers nothing.
     #[error(
         "rank {peer} has not answered {probes} probes in {:?}: {missing} of {packets} packets of message {message:#010x} \
-         are not known to have arrived", Duration::from_nanos(*.silent_ns)
+         are not known to have arrived ({way})", Duration::from_nanos(*.silent_ns)
     )]
     Unanswered {
         peer: u16,
@@ -59,6 +118,7 @@ pub enum TransferError {
         probes: u32,
         /// Time since the last answer, ns.
         silent_ns: u64,
+        way: Way,
     },
     /// The peer answers that its application has not asked for the message, for too long.
     #[error(
@@ -75,7 +135,7 @@ pub enum TransferError {
     /// The peer answers, but data does not get through.
     #[error(
         "rank {peer} answers, but nothing more of message {message:#010x} has arrived in {:?}: {missing} of {packets} packets \
-         are missing{}", Duration::from_nanos(*.waited_ns), if *.trimmed { ", and what arrives of them is trimmed" } else { "" }
+         are missing{} ({way})", Duration::from_nanos(*.waited_ns), if *.trimmed { ", and what arrives of them is trimmed" } else { "" }
     )]
     Stalled {
         peer: u16,
@@ -86,6 +146,7 @@ pub enum TransferError {
         trimmed: bool,
         /// Time since the last progress, ns.
         waited_ns: u64,
+        way: Way,
     },
     /// The peer answers, and not even the shortest packets that data may be divided into get
     /// through.
@@ -107,7 +168,7 @@ pub enum TransferError {
     /// An expected message stopped arriving, or never began to.
     #[error(
         "nothing was heard from rank {peer} of message {message:#010x} in {:?}: {missing} of {packets} packets are missing, \
-         {trimmed} are trimmed", Duration::from_nanos(*.silent_ns)
+         {trimmed} are trimmed ({way})", Duration::from_nanos(*.silent_ns)
     )]
     Silent {
         peer: u16,
@@ -118,6 +179,7 @@ pub enum TransferError {
         trimmed: u32,
         /// Time since the last datagram of it, ns.
         silent_ns: u64,
+        way: Way,
     },
     /// The peer has given the message up.
     #[error("rank {peer} has given up message {message:#010x}, because of rank {culprit}: {reason}")]
@@ -160,6 +222,15 @@ pub enum TransferError {
 }
 
 impl TransferError {
+    /// With the way that it happened on.
+    pub(crate) fn on(mut self, along: Way) -> Self {
+        if let Self::Unanswered { way, .. } | Self::Stalled { way, .. } | Self::Silent { way, .. } = &mut self
+        {
+            *way = along;
+        }
+        self
+    }
+
     /// The rank to blame, and why, to be told to others.
     pub(crate) fn blame(&self) -> (u16, Reason) {
         match *self {

@@ -116,6 +116,12 @@ impl Paths {
         Some((*self.spray.stats(path)?, if used { self.spray.share(path) } else { 0.0 }))
     }
 
+    /// Paths that are known to lead nowhere.
+    pub fn dead(&self) -> u16 {
+        let dead = |path: &&Path| matches!(path.health, Health::Out | Health::Probed);
+        self.all.iter().filter(dead).count() as u16
+    }
+
     /// The path of the next burst; `before`: the one on which it was lost.
     pub fn choose(&mut self, now_ns: u64, before: Option<u16>) -> u16 {
         let Self { spray, all, alive, current, .. } = self;

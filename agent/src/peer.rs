@@ -421,7 +421,7 @@ impl Peer {
                 self.stats.messages_sent += 1;
                 cx.events.push_back(Event::Sent { to: self.rank, message, map, stats });
             }
-            Next::Failed(error) => self.fail_send(cx, message, self.cause(error)),
+            Next::Failed(error) => self.fail_send(cx, message, error),
         }
     }
 

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::interface::EndpointStats;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Totals of one path to a peer since the beginning, as reports tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +65,8 @@ pub struct PeerStats {
 /// One path to a peer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathSnapshot {
+    /// The own address that it leaves from, which names the interface; `None`: the system chooses.
+    pub own: Option<IpAddr>,
     /// UDP source port of what goes this way.
     pub source_port: u16,
     /// Its share of the bursts, in [0, 1]; 0 while nothing gets through.

@@ -30,7 +30,7 @@ mod silence;
 mod trial;
 mod untold;
 
-pub use crate::outcome::{TransferError, TransferStats};
+pub use crate::outcome::{TransferError, TransferStats, Way, WorstPath};
 pub use path::{Overtaken, PathEstimate};
 pub use silence::{Silence, Slowdown};
 

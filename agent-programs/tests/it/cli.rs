@@ -168,7 +168,10 @@ fn a_running_rank_tells_prometheus_what_it_does() {
         metric(&text, "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"}") > 0.0,
         "{text}"
     );
-    assert!(text.contains("trimwire_agent_path_sent_packets_total{peer=\"1\",source_port="), "{text}");
+    assert!(
+        text.contains("trimwire_agent_path_sent_packets_total{peer=\"1\",source=\"127.0.0.1\",source_port="),
+        "{text}"
+    );
     let (code, table, stderr) = finish(start(&format!("top 127.0.0.1:{web} --once --paths -i 100ms")));
     assert_eq!(code, Some(0), "{stderr}");
     let first: Vec<&str> = table.lines().nth(1).expect("a peer").split_whitespace().collect();

@@ -63,12 +63,14 @@ impl Peer {
     }
 
     pub(super) fn fail_send(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
+        let error = self.cause(cx, error);
         let (culprit, reason) = error.blame();
         self.abort_send(message, Abort { reason, culprit });
         self.fail(cx, message, error);
     }
 
     pub(super) fn fail_receive(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
+        let error = self.cause(cx, error);
         let (culprit, reason) = error.blame();
         self.abort_expect(message, Abort { reason, culprit });
         self.fail(cx, message, error);

@@ -4,7 +4,7 @@
 use super::timers::Timer;
 use super::{Context, Due, Peer};
 use crate::epoch::Vote;
-use crate::transfer::{TransferError, backoff};
+use crate::transfer::{TransferError, Way, backoff};
 use std::net::SocketAddr;
 
 /// Votes that wait for one peer: more are said again anyway.
@@ -101,12 +101,10 @@ impl Peer {
             for message in ids {
                 let (peer, stats) =
                     (self.rank, self.sends.get(&message).map(|t| t.stats).unwrap_or_default());
-                let (packets, missing) = (stats.packets, stats.missing);
-                self.fail_send(
-                    cx,
-                    message,
-                    TransferError::Unanswered { peer, message, packets, missing, probes, silent_ns },
-                );
+                let (packets, missing, way) = (stats.packets, stats.missing, Way::default());
+                let error =
+                    TransferError::Unanswered { peer, message, packets, missing, probes, silent_ns, way };
+                self.fail_send(cx, message, error);
             }
             return;
         }

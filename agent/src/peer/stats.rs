@@ -2,6 +2,7 @@
 //! What a peer counts of itself.
 
 use super::Peer;
+use crate::config::EndpointConfig;
 use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
 use crate::transfer::Heard;
 
@@ -34,10 +35,10 @@ impl Peer {
         );
     }
 
-    pub(crate) fn snapshot(&self, source_ports: &[u16]) -> PeerSnapshot {
-        let paths = (0_u16..).zip(source_ports).filter_map(|(path, &source_port)| {
+    pub(crate) fn snapshot(&self, config: &EndpointConfig) -> PeerSnapshot {
+        let paths = (0_u16..).zip(&config.source_ports).filter_map(|(path, &source_port)| {
             let (stats, share) = self.paths.state(path).filter(|(stats, _)| stats.sent > 0)?;
-            Some(PathSnapshot { source_port, share, stats })
+            Some(PathSnapshot { own: config.own_of(path), source_port, share, stats })
         });
         PeerSnapshot {
             rank: self.rank,

@@ -5,7 +5,7 @@
 use super::timers::Timer;
 use super::{Context, Due, Peer};
 use crate::config::MTU_LEAST;
-use crate::outcome::TransferError;
+use crate::outcome::{TransferError, Way, WorstPath};
 use crate::paths::is_ours;
 use crate::transfer::outgoing::Outgoing;
 use crate::wire::{CHECK_LEN, CONTROL_LEN_MAX, Path, Piece, Writer};
@@ -136,9 +136,36 @@ impl Peer {
         self.pieces.take(piece, congested)
     }
 
-    /// Why a message is given up of which nothing gets through: the path, where that carries not
-    /// even the least.
-    pub(super) fn cause(&self, error: TransferError) -> TransferError {
+    /// The way to the peer, as errors tell it.
+    fn way(&self, cx: &Context<'_>) -> Way {
+        let config = cx.config;
+        let all = (0_u16..).zip(&config.source_ports);
+        let stats = all.filter_map(|(path, &port)| Some((path, port, self.paths.state(path)?.0)));
+        let worst = stats
+            .filter(|(.., stats)| stats.lost > 0)
+            .max_by(|(.., one), (.., other)| (one.lost * other.sent).cmp(&(other.lost * one.sent)))
+            .map(|(path, port, stats)| WorstPath {
+                port,
+                own: config.own_of(path),
+                lost: stats.lost,
+                sent: stats.sent,
+            });
+        let way = self.session.way();
+        Way {
+            own: config.own_of(way),
+            to: self.session.address_of(way),
+            ports: config.source_ports.len() as u16,
+            dead: self.paths.dead(),
+            worst,
+            foreign: cx.stats.foreign,
+            unsealed: cx.stats.unsealed,
+        }
+    }
+
+    /// Why a message is given up of which nothing gets through, and on which way: the path, where
+    /// that carries not even the least.
+    pub(super) fn cause(&self, cx: &Context<'_>, error: TransferError) -> TransferError {
+        let error = error.on(self.way(cx));
         let TransferError::Stalled { peer, message, waited_ns, .. } = error else { return error };
         let (true, Some(to)) = (self.mtu.is_too_small(), self.address()) else { return error };
         let packet = self.sends.get(&message).map_or(0, Outgoing::longest_packet);

@@ -2,7 +2,7 @@
 //! The receiving side of a transfer: each row is handed over as soon as it is there.
 
 use super::received::Received;
-use super::{TransferError, TransferStats};
+use super::{TransferError, TransferStats, Way};
 use crate::config::{Reliability, TimeoutConfig};
 use crate::interface::Expectation;
 use crate::wire::trim_map::{Detail, FULL, TrimMap};
@@ -426,6 +426,7 @@ impl Incoming {
             missing: self.received.missing(),
             trimmed: self.received.unfinished().saturating_sub(self.received.missing()),
             silent_ns,
+            way: Way::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use super::path::PathEstimate;
 use super::repairs::{Repairs, worth};
 use super::silence::Silence;
 use super::trial::Trial;
-use super::{Chunk, Heard, Next, TransferError, TransferStats, When};
+use super::{Chunk, Heard, Next, TransferError, TransferStats, Way, When};
 use crate::config::TimeoutConfig;
 use crate::interface::{Outbound, SupplyError};
 use crate::pacing::Pace;
@@ -375,7 +375,8 @@ impl Outgoing {
     fn stalled(&self, missing: u32, waited_ns: u64) -> TransferError {
         let trimmed = self.trial.is_trimmed();
         let (peer, message, packets) = (self.to, self.id, self.packets);
-        TransferError::Stalled { peer, message, packets, missing, trimmed, waited_ns }
+        let way = Way::default();
+        TransferError::Stalled { peer, message, packets, missing, trimmed, waited_ns, way }
     }
 
     fn repair(&mut self, repair: Repair) {

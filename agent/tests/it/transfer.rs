@@ -459,6 +459,7 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
         texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 246 packets"),
         "{texts:?}"
     );
+    assert!(texts[0].contains(&format!("(to {}", address(1))), "{texts:?}");
     assert!(
         texts[1].starts_with("1 0 nothing was heard from rank 0 of message 0x0000004d in 1.5"),
         "{texts:?}"
@@ -469,15 +470,20 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
 #[test]
 fn data_that_never_gets_through_fails_although_control_does() {
     let faults = Faults { drop_data: 1.0, ..Faults::NONE };
-    let mut network = Network::with(2, faults, 3, |config| config.timeouts.patience_ns = SECOND);
+    let mut network = Network::with(2, faults, 3, |config| {
+        config.timeouts.patience_ns = SECOND;
+        config.own = Some(address(config.rank.into()).ip());
+    });
     network.expect(1, 0, MESSAGE, 100);
     let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
     network.endpoints[0].send(0, 1, &message).expect("sent");
     let events = network.finish(100 * SECOND);
-    assert!(
-        matches!(&events[0], (0, Event::Failed { error: TransferError::Stalled { missing: 1, .. }, .. })),
-        "{events:?}"
-    );
+    let (0, Event::Failed { error: error @ TransferError::Stalled { missing: 1, .. }, .. }) = &events[0]
+    else {
+        panic!("{events:?}")
+    };
+    let (text, way) = (error.to_string(), format!("(from {} to {}; ", address(0).ip(), address(1)));
+    assert!(text.contains(&way) && text.contains("source ports lead nowhere; port "), "{text}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::{Next, Outgoing, Pass};
 use crate::config::TimeoutConfig;
 use crate::transfer::path::PathEstimate;
-use crate::transfer::{TransferError, backoff};
+use crate::transfer::{TransferError, Way, backoff};
 use crate::wire::trim_map::TrimMap;
 use crate::wire::{Probe, Progress};
 
@@ -186,6 +186,7 @@ impl Outgoing {
                 missing: self.stats.missing,
                 probes,
                 silent_ns,
+                way: Way::default(),
             });
         }
         if let Some((_, times)) = &mut self.not_expected {
