@@ -102,12 +102,8 @@ pub struct QueueCounters {
 }
 
 impl QueueCounters {
-    /// Something was counted, or waits.
-    pub(crate) fn is_used(&self) -> bool {
+    pub(crate) fn has_counted(&self) -> bool {
         self.counts.values().any(|count| *count != Count::default())
-            || self
-                .waiting
-                .is_some_and(|waiting| waiting.now > 0 || waiting.peak.is_some_and(|peak| peak > 0))
     }
 }
 
@@ -136,13 +132,44 @@ pub struct Counters {
 /// Of which queues; `None` for all that the arrays have.
 type Which<'q> = Option<&'q [(u16, u8)]>;
 
+/// Of how many looks a cell that was zero gets one.
+const TURNS: u32 = 6;
+
+/// One of many looks at the same switch: what has counted is read each time, what has been zero
+/// each sixth time. Most queues of a large fabric never have a packet, and most others no drop.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Look {
+    /// What is known; nothing before the first look, which reads everything.
+    pub last: Arc<Counters>,
+    /// How many were taken before.
+    pub number: u32,
+}
+
+impl Look {
+    fn is_due(&self, array: u32, place: (u16, u8), was: i64) -> bool {
+        let turn = array.wrapping_add(u32::from(place.0)).wrapping_add(u32::from(place.1));
+        was > 0 || self.last.queues.is_empty() || turn.wrapping_add(self.number).is_multiple_of(TURNS)
+    }
+
+    fn counted(&self, array: u32, counter: Counter, place: (u16, u8)) -> bool {
+        let was = self.last.queues.get(&place).and_then(|queue| queue.counts.get(&counter));
+        self.is_due(array, place, was.map_or(0, |count| count.packets))
+    }
+
+    fn waited(&self, array: u32, place: (u16, u8)) -> bool {
+        let was = self.last.queues.get(&place).and_then(|queue| queue.waiting);
+        self.is_due(array, place, was.map_or(0, |waiting| i64::from(waiting.peak.unwrap_or(waiting.now) > 0)))
+    }
+}
+
 /// Reads the counters of these ports' queues that have a policy, or of all that the arrays have,
 /// and what waits in them. What a target's program does not count, or does not let be read, is not
-/// in it.
+/// in it. What is not due at this [`Look`] is as it was.
 pub(crate) async fn read(
     client: &Client,
     index: &Index,
     ports: Option<&BTreeMap<u16, Arc<PortPolicy>>>,
+    look: &Look,
 ) -> Result<Counters, ClientError> {
     let places = ports.map(|ports| -> Vec<(u16, u8)> {
         let queues = |(port, policy): (&u16, &Arc<PortPolicy>)| {
@@ -154,37 +181,42 @@ pub(crate) async fn read(
     if places.as_ref().is_some_and(Vec::is_empty) {
         return Ok(Counters::default());
     }
-    let mut counters = read_counters(client, index, places.as_deref()).await?;
-    let waiting = match read_waiting(client, index, places.as_deref()).await {
-        Ok(waiting) => waiting,
+    let mut counters = (*look.last).clone();
+    count(client, index, places.as_deref(), look, &mut counters).await?;
+    match wait(client, index, places.as_deref(), look, &mut counters).await {
         // BMv2 does not read registers over P4Runtime.
-        Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => BTreeMap::new(),
-        Err(error) => return Err(error),
-    };
+        Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => {}
+        outcome => outcome?,
+    }
     if let Some(places) = places {
         let found = |place: (u16, u8)| (place, counters.queues.remove(&place).unwrap_or_default());
         counters.queues = places.into_iter().map(found).collect();
     }
-    for (place, queue) in &mut counters.queues {
-        queue.waiting = waiting.get(place).copied();
-    }
     Ok(counters)
 }
 
-/// What was counted, without what waits.
-pub(crate) async fn read_counters(
+/// All that was counted, without what waits.
+pub(crate) async fn read_counters(client: &Client, index: &Index) -> Result<Counters, ClientError> {
+    let mut counters = Counters::default();
+    count(client, index, None, &Look::default(), &mut counters).await?;
+    Ok(counters)
+}
+
+async fn count(
     client: &Client,
     index: &Index,
     which: Which<'_>,
-) -> Result<Counters, ClientError> {
+    look: &Look,
+    counters: &mut Counters,
+) -> Result<(), ClientError> {
     let (mut filters, mut kinds): (Vec<Entity>, _) = (Vec::new(), BTreeMap::new());
-    for counter in Counter::ALL {
+    for (number, counter) in (0..).zip(Counter::ALL) {
         let Ok(whole) = entity::counter(index, counter.name(), None) else { continue };
         kinds.insert(whole.counter_id, counter);
-        filters.extend(cells(index, which).map(|cell| {
-            let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
-            Entity::from(CounterEntry { index, ..whole })
-        }));
+        filters.extend(
+            cells(index, which, |place| look.counted(number, counter, place))
+                .map(|index| Entity::from(CounterEntry { index, ..whole })),
+        );
     }
     let unroutable = entity::counter(index, names::UNROUTABLE, None).ok();
     filters.extend(unroutable.map(Entity::from));
@@ -200,7 +232,7 @@ pub(crate) async fn read_counters(
             filters.push(Entity::from(CounterEntry { index, ..whole }));
         }
     }
-    let mut counters = Counters::default();
+    counters.unroutable = 0;
     for entity in read_entities(client, filters).await? {
         let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
         let (Some(data), Some(cell)) = (entry.data, entry.index) else { continue };
@@ -209,31 +241,35 @@ pub(crate) async fn read_counters(
         } else if let (Some(word), Ok(port)) = (strays.get(&entry.counter_id), u16::try_from(cell.index)) {
             if data.packet_count > 0 {
                 counters.strays.insert((port, *word), data.packet_count);
+            } else {
+                counters.strays.remove(&(port, *word));
             }
         } else if let (Some(counter), Some(place)) = (kinds.get(&entry.counter_id), place(cell.index)) {
             let count = Count { packets: data.packet_count, bytes: data.byte_count };
             counters.queues.entry(place).or_default().counts.insert(*counter, count);
         }
     }
-    Ok(counters)
+    Ok(())
 }
 
 /// Bytes that wait and that waited; an error where the target does not let registers be read.
-async fn read_waiting(
+async fn wait(
     client: &Client,
     index: &Index,
     which: Which<'_>,
-) -> Result<BTreeMap<(u16, u8), Waiting>, ClientError> {
+    look: &Look,
+    counters: &mut Counters,
+) -> Result<(), ClientError> {
     let (mut filters, mut occupancy) = (Vec::new(), None);
     for name in names::WAITING {
         let Ok(whole) = entity::register(index, name, None) else { continue };
         if name == names::OCCUPANCY {
             occupancy = Some(whole.register_id);
         }
-        filters.extend(cells(index, which).map(|cell| {
-            let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
-            Entity::from(RegisterEntry { index, ..whole.clone() })
-        }));
+        filters.extend(
+            cells(index, which, |place| look.waited(0, place))
+                .map(|index| Entity::from(RegisterEntry { index, ..whole.clone() })),
+        );
     }
     let mut waiting: BTreeMap<(u16, u8), Waiting> = BTreeMap::new();
     for entity in read_entities(client, filters).await? {
@@ -249,7 +285,10 @@ async fn read_waiting(
             }
         }
     }
-    Ok(waiting)
+    for (place, waiting) in waiting {
+        counters.queues.entry(place).or_default().waiting = Some(waiting);
+    }
+    Ok(())
 }
 
 /// The cells of an array that are asked for: those, or all of the array (`None`).
@@ -257,10 +296,15 @@ async fn read_waiting(
 /// A fabric's ports use few of an array's 4,096 cells. On Tofinos the whole array is read from the
 /// hardware whatever is asked for (Stratum's `BfrtTableManager::ReadIndirectCounterEntry`), so that
 /// asking once is cheaper.
-fn cells<'q>(index: &Index, which: Which<'q>) -> impl Iterator<Item = Option<i64>> + 'q {
+fn cells<'q>(
+    index: &Index,
+    which: Which<'q>,
+    is_due: impl Fn((u16, u8)) -> bool + 'q,
+) -> impl Iterator<Item = Option<trimwire_p4runtime::v1::Index>> + 'q {
     let places = which.filter(|_| target::reads_cells(index));
     let whole = places.is_none().then_some(None);
-    places.unwrap_or_default().iter().map(|place| Some(cell(*place))).chain(whole)
+    let due = places.unwrap_or_default().iter().filter(move |place| is_due(**place));
+    due.map(|place| Some(trimwire_p4runtime::v1::Index { index: cell(*place) })).chain(whole)
 }
 
 /// In as many Reads as it takes; no filters are no question.
@@ -279,4 +323,40 @@ fn cell((port, queue): (u16, u8)) -> i64 {
 fn place(cell: i64) -> Option<(u16, u8)> {
     let cell = u16::try_from(cell).ok()?;
     Some((cell / QUEUES, (cell % QUEUES) as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(packets: i64) -> Look {
+        let counts = [(Counter::Admitted, Count { packets, bytes: packets * 60 })].into();
+        let queues = [((3, 5), QueueCounters { counts, waiting: None })].into();
+        Look { last: Arc::new(Counters { queues, ..Counters::default() }), number: 0 }
+    }
+
+    #[test]
+    fn what_has_counted_is_read_at_each_look_and_what_was_zero_at_each_sixth() {
+        let times = |look: &Look, array: u32, counter: Counter| {
+            let looks = (0..TURNS).map(|number| Look { number, ..look.clone() });
+            looks.filter(|look| look.counted(array, counter, (3, 5))).count()
+        };
+        let (busy, quiet) = (known(7), known(0));
+        assert_eq!(times(&busy, 0, Counter::Admitted), 6);
+        for (array, counter) in (0..).zip(Counter::ALL).skip(1) {
+            assert_eq!((times(&busy, array, counter), times(&quiet, array, counter)), (1, 1), "{counter:?}");
+        }
+        assert_eq!(times(&Look::default(), 0, Counter::Admitted), 6, "the first look reads everything");
+    }
+
+    #[test]
+    fn of_many_cells_each_look_has_a_sixth() {
+        let cells: Vec<(u16, u8)> =
+            (1..=60).flat_map(|port| (0..7).map(move |queue| (port, queue))).collect();
+        for number in 0..TURNS {
+            let look = Look { number, ..known(0) };
+            let due = cells.iter().filter(|place| look.counted(2, Counter::Marked, **place)).count();
+            assert_eq!(due, cells.len() / 6);
+        }
+    }
 }

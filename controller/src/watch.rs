@@ -22,7 +22,7 @@ use trimwire_p4runtime::client::Client;
 pub use self::rates::Rate;
 use self::rates::Rates;
 use self::run_state::RunState;
-use crate::counters::{self, Counters};
+use crate::counters::{self, Counters, Look};
 use crate::device::{self, DeviceError, Reach};
 use crate::fleet::places::Places;
 use crate::fleet::{Options, Shared};
@@ -249,6 +249,7 @@ impl Reader {
                 client.insert(connected)
             }
         };
-        Ok(counters::read(client, self.shared.index(&self.switch), Some(&self.ports)).await?)
+        Ok(counters::read(client, self.shared.index(&self.switch), Some(&self.ports), &Look::default())
+            .await?)
     }
 }

@@ -137,7 +137,7 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                     work = Some(worked(work::compare(client, current(), Arc::clone(&avoid.borrow()))));
                 }
                 (Action::ReadCounters, Some(client)) => {
-                    work = Some(worked(work::read_counters(client, current())));
+                    work = Some(worked(work::read_counters(client, current(), reporter.look())));
                 }
                 // The task asks for work only while it is connected.
                 (Action::Reconcile | Action::Reroute | Action::Compare | Action::ReadCounters, None) => {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use trimwire_p4runtime::client::Client;
 use trimwire_p4runtime::p4info::Index;
 
-use crate::counters::{self, Counter, Counters, QueueCounters};
+use crate::counters::{self, Counter, Counters, Look, QueueCounters};
 use crate::model::PortPolicy;
 
 /// Readings.
@@ -39,7 +39,9 @@ async fn read(
     index: &Index,
     ports: &BTreeMap<u16, Arc<PortPolicy>>,
 ) -> Result<Counters, String> {
-    counters::read(client, index, Some(ports)).await.map_err(|error| format!("no counters: {error}"))
+    counters::read(client, index, Some(ports), &Look::default())
+        .await
+        .map_err(|error| format!("no counters: {error}"))
 }
 
 fn judge(readings: &[Counters]) -> Result<(), String> {

@@ -2,6 +2,7 @@
 //! Tells people (the log) and the board what a switch's task and its digests say.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use trimwire_p4runtime::client::Client;
@@ -12,7 +13,7 @@ use super::task::{Notice, Runs, Standing, SwitchTask};
 use super::trim_events::{self, TrimEvent};
 use super::trimming::{News, Said, TurnCounts};
 use super::wanted::Wanted;
-use crate::counters::Counters;
+use crate::counters::{Counters, Look};
 
 /// What bringing a switch in place showed beside that.
 pub(crate) struct Findings {
@@ -36,6 +37,7 @@ pub(crate) struct Reporter {
     last_success: Option<u64>,
     backoff_ns: u64,
     findings: Findings,
+    look: Look,
 }
 
 impl Reporter {
@@ -49,6 +51,7 @@ impl Reporter {
             last_success: None,
             backoff_ns: 0,
             findings: Findings { digests: Ok(()), warnings: Vec::new(), begins: false },
+            look: Look::default(),
         }
     }
 
@@ -89,7 +92,8 @@ impl Reporter {
                 status.last_success = Some(unix_time());
             }
             if !status.up {
-                status.counters = Counters::default();
+                self.look.last = Arc::default();
+                status.counters = Arc::clone(&self.look.last);
                 status.trimming.values_mut().for_each(|queue| queue.is_trimming = false);
             }
         });
@@ -114,8 +118,15 @@ impl Reporter {
             self.findings = findings;
         }
         if let Some(counters) = counters {
-            self.board.change_switch(&self.name, |status| status.counters = counters);
+            self.look.last = Arc::new(counters);
+            self.look.number = self.look.number.wrapping_add(1);
+            self.board.change_switch(&self.name, |status| status.counters = Arc::clone(&self.look.last));
         }
+    }
+
+    /// The next one at the switch's counters.
+    pub(crate) fn look(&self) -> Look {
+        self.look.clone()
     }
 
     pub(crate) fn digest(&mut self, now_ns: u64, client: &Client, list: &DigestList, wanted: &Wanted) {

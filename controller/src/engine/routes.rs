@@ -46,7 +46,7 @@ fn not_known(error: &DeviceError) -> String {
 /// Packets that it has sent, as far as its program counts them.
 async fn sent(client: &Client) -> Result<i64, DeviceError> {
     let Some(index) = device::running(client).await? else { return Ok(0) };
-    let counters = read_counters(client, &index, None).await?;
+    let counters = read_counters(client, &index).await?;
     let sent = counters.queues.values().filter_map(|queue| queue.counts.get(&Counter::Transmitted));
     Ok(sent.map(|count| count.packets).sum())
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ pub struct SwitchStatus {
     /// By port and queue.
     pub trimming: BTreeMap<(u16, u8), TrimmingStatus>,
     /// Counters and occupancy, as last read; of the last connection.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
 }
 
 impl SwitchStatus {

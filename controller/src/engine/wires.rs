@@ -162,7 +162,10 @@ impl Wires {
         let mut frames = Vec::new();
         for port in open {
             from.1 = port;
-            self.judge(&from);
+            // What answers is judged as it does.
+            if self.ways.get(&from).is_some_and(|way| way.unanswered > 0) {
+                self.judge(&from);
+            }
             let Some(way) = self.ways.get_mut(&from) else { continue };
             // Whether a link is dead is not waited for: it has its probes one after another.
             let is_silent = way.has_answered && (1..=LONG_PATIENCE).contains(&way.unanswered);
@@ -174,7 +177,8 @@ impl Wires {
             }
             way.unanswered = way.unanswered.saturating_add(1);
             let [own, far] = way.macs;
-            let mut frame = [far.0, own.0].concat();
+            let mut frame = Vec::with_capacity(FRAME_BYTES);
+            frame.extend([far.0, own.0].as_flattened());
             frame.extend(ETHERTYPE);
             frame.resize(FRAME_BYTES, 0);
             frames.push((port, frame));

@@ -14,7 +14,7 @@ use super::task::{Comparison, Event, Loss};
 use super::turns::Order;
 use super::wanted::Wanted;
 use super::{filled, health, routes, trim_events};
-use crate::counters::{self, Counters};
+use crate::counters::{self, Counters, Look};
 use crate::device::{self, DeviceError};
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
@@ -84,7 +84,7 @@ pub(super) async fn reconcile_switch(client: Arc<Client>, wanted: Arc<Wanted>, p
             let digests = trim_events::subscribe(&client, wanted.index()).await;
             let (warnings, begins) = (report.warnings.clone(), report.pipeline_pushed);
             findings = Some(Findings { digests, warnings, begins });
-            counters = read_or_none(&client, &wanted).await;
+            counters = read_or_none(&client, &wanted, &Look::default()).await;
         }
         if report.is_ok() {
             routes = Some(shared.routes(name, &avoided));
@@ -115,7 +115,9 @@ async fn wait(client: &Client, wanted: &Wanted, avoided: Arc<Avoid>, held: &Arc<
 /// Whether a switch is healthy that was changed. A `run` believes one to be so whose counters
 /// cannot be read.
 pub(super) async fn checked(client: Arc<Client>, wanted: Arc<Wanted>) -> Result<(), String> {
-    if wanted.settle.is_zero() || wanted.once.is_none() && read_or_none(&client, &wanted).await.is_none() {
+    if wanted.settle.is_zero()
+        || wanted.once.is_none() && read_or_none(&client, &wanted, &Look::default()).await.is_none()
+    {
         return Ok(());
     }
     health::check(&client, wanted.index(), &wanted.ports, wanted.settle).await
@@ -181,7 +183,7 @@ pub(super) async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc
         let compared: Result<Comparison, DeviceError> = comparing.await;
         let loss = loss(compared.as_ref().err());
         let counters = match &compared {
-            Ok(Comparison { program: true, .. }) => read_or_none(&client, &wanted).await,
+            Ok(Comparison { program: true, .. }) => read_or_none(&client, &wanted, &Look::default()).await,
             _ => None,
         };
         Worked::done(Event::Compared(compared.map_err(|error| error.to_string()), loss), counters)
@@ -190,13 +192,13 @@ pub(super) async fn compare(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc
 }
 
 /// Between two audits: whether the switch still runs the program, and its counters.
-pub(super) async fn read_counters(client: Arc<Client>, wanted: Arc<Wanted>) -> Worked {
+pub(super) async fn read_counters(client: Arc<Client>, wanted: Arc<Wanted>, look: Look) -> Worked {
     let work = async {
         let state = pipeline_state(&client, wanted.shared.artifacts(&wanted.name)).await;
         let loss = loss(state.as_ref().err());
         let same = state.map(|state| state == PipelineState::Same);
         let counters = match same {
-            Ok(true) => read_or_none(&client, &wanted).await,
+            Ok(true) => read_or_none(&client, &wanted, &look).await,
             _ => None,
         };
         Worked::done(Event::CountersRead(same.map_err(|error| error.to_string()), loss), counters)
@@ -209,7 +211,7 @@ fn loss(error: Option<&DeviceError>) -> Loss {
 }
 
 /// Counters are for watching; a switch that does not give them is in place all the same.
-async fn read_or_none(client: &Client, wanted: &Wanted) -> Option<Counters> {
-    let taken = counters::read(client, wanted.index(), Some(&wanted.ports)).await;
+async fn read_or_none(client: &Client, wanted: &Wanted, look: &Look) -> Option<Counters> {
+    let taken = counters::read(client, wanted.index(), Some(&wanted.ports), look).await;
     taken.inspect_err(|error| tracing::warn!(switch = %wanted.name, "no counters: {error}")).ok()
 }

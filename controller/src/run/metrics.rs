@@ -202,8 +202,8 @@ fn tallies(registry: &mut Registry, status: &Status) {
 fn queues(registry: &mut Registry, status: &Status) {
     let all = || {
         status.switches.iter().flat_map(|(switch, status)| {
-            // Most queues of a large fabric have never had a packet.
-            let used = status.counters.queues.iter().filter(|(_, counters)| counters.is_used());
+            // Most queues of a large fabric have never had a packet but probes of cables.
+            let used = status.counters.queues.iter().filter(|(_, counters)| counters.has_counted());
             used.map(move |((port, queue), counters)| {
                 (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, counters)
             })
@@ -240,7 +240,9 @@ fn queues(registry: &mut Registry, status: &Status) {
     ] {
         let [packets, bytes]: [Family<QueueLabels, Counter>; 2] = Default::default();
         for (labels, queue) in all() {
-            let Some(count) = count(queue, cells) else { continue };
+            let Some(count) = count(queue, cells).filter(|count| *count != Count::default()) else {
+                continue;
+            };
             packets.get_or_create(&labels).inc_by(unsigned(count.packets));
             bytes.get_or_create(&labels).inc_by(unsigned(count.bytes));
         }
@@ -255,13 +257,17 @@ fn queues(registry: &mut Registry, status: &Status) {
             [(Cell::TailDropped, "tail"), (Cell::SelectiveDropped, "selective"), (Cell::TrimDropped, "trim")]
         {
             let labels = CauseLabels { switch: switch.clone(), port: *port, queue: *queue, cause };
-            if let Some(count) = count(read, &[cell]) {
+            // An alert rule looks at how these grow, and has to know where they began.
+            let count = count(read, &[cell]);
+            if let Some(count) = count.filter(|count| cause == "tail" || *count != Count::default()) {
                 dropped.get_or_create(&labels).inc_by(unsigned(count.packets));
             }
         }
         if let Some(waiting) = read.waiting {
             let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-            occupancy.get_or_create(&labels).set(bytes(waiting.now));
+            if waiting.now > 0 {
+                occupancy.get_or_create(&labels).set(bytes(waiting.now));
+            }
             if let Some(most) = waiting.peak {
                 peak.get_or_create(&labels).set(bytes(most));
             }

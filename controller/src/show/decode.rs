@@ -15,7 +15,7 @@ use trimwire_p4runtime::v1::{Action, Entity, TableEntry};
 
 use super::{CapRow, CounterRow, Entry, NextHop, PolicyRow, RouteRow};
 use crate::compile::Compiler;
-use crate::counters::{self, Count};
+use crate::counters::{self, Count, Look};
 use crate::device::{self, DeviceError};
 use crate::model::Mac;
 use crate::model::QueuePolicy;
@@ -152,7 +152,7 @@ impl Decoder<'_> {
     }
 
     pub(super) async fn counters(&self) -> Result<Vec<CounterRow>, DeviceError> {
-        let counters = counters::read(self.client, self.index, None).await?;
+        let counters = counters::read(self.client, self.index, None, &Look::default()).await?;
         let counted = |_, _, count: Count| (count != Count::default()).then_some(count);
         let mut rows = super::counter_rows(self.compiler.fabric(), self.switch, &counters, counted);
         rows.retain(|row| !row.counters.is_empty() || row.occupancy_bytes.unwrap_or(0) > 0);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use trimwire_controller::counters::{Count, Counter, QueueCounters, Waiting};
 use trimwire_controller::run::{Cause, Fault, Status, SwitchStatus, TrimmingStatus, metrics_text};
@@ -21,9 +22,10 @@ fn exported() -> (BTreeSet<String>, String) {
     (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
     switch.trimming.insert((1, 5), TrimmingStatus::default());
     let counters = Counter::ALL.map(|counter| (counter, Count { packets: 1, bytes: 1 })).into();
-    let waiting = Some(Waiting { now: 0, peak: Some(0) });
-    switch.counters.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
-    switch.counters.strays.insert((1, "turned_back"), 1);
+    let waiting = Some(Waiting { now: 1, peak: Some(1) });
+    let counted = Arc::make_mut(&mut switch.counters);
+    counted.queues.insert((1, 5), QueueCounters { counts: counters, waiting });
+    counted.strays.insert((1, "turned_back"), 1);
     status.switches.insert("s1".to_owned(), switch);
     let causes = [
         Cause::Dead,
