@@ -73,7 +73,7 @@ pub(crate) struct LinkArgs {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Set what experiments change: threads, source-ports and others. A wrong key lists
+    /// Set what experiments change: row-log2, source-ports and others. A wrong key lists
     /// all.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<Setting>,

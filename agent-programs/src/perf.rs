@@ -23,7 +23,7 @@ use sums::Sums;
 use trimwire_agent::collective::{CommunicatorConfig, Options, Replicas};
 use trimwire_agent::driver::channels::split;
 use trimwire_agent::driver::misbehaving::Misbehaving;
-use trimwire_agent::driver::{Channels, Driver, Link, default_threads};
+use trimwire_agent::driver::{Channels, Driver, Link};
 use trimwire_agent::endpoint::EndpointConfig;
 use trimwire_agent::transcript::{Filter, Header, OperationRecord};
 
@@ -222,11 +222,6 @@ fn bench<L: Link + Send + 'static>(
     let (count, mut channels) = (channels.len(), channels.into_iter());
     let (endpoint, link) = channels.next().ok_or_else(|| failed(anyhow!("no link")))?;
     let mut driver = start(endpoint, link);
-    // A channel codes itself what it sends.
-    let threads =
-        args.link.settings().threads.unwrap_or_else(|| if count > 1 { 0 } else { default_threads() });
-    let threads = threads.div_ceil(count);
-    driver.set_threads(threads).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
     let sums = Sums { args, rank, members: (0..world).collect(), seed };
     let most = args.coordinates().max().unwrap_or(0);
@@ -239,7 +234,7 @@ fn bench<L: Link + Send + 'static>(
     }
     // Not before the ranks have found that they have as many channels.
     let communicator =
-        Channels::begin(&config, &mut driver, channels.collect(), threads, &filter, None).map_err(failed)?;
+        Channels::begin(&config, &mut driver, channels.collect(), &filter, None).map_err(failed)?;
     publisher.add(communicator.counts());
     let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.planes, world));
     let steering = steering.transpose()?;

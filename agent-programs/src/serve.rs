@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::collective::{Communicator, CommunicatorConfig, Done, Outcome, Task};
 use trimwire_agent::driver::misbehaving::Misbehaving;
-use trimwire_agent::driver::{Application, Driver, Link, UdpLink, Wake, default_threads};
+use trimwire_agent::driver::{Application, Driver, Link, UdpLink, Wake};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event};
 use trimwire_agent::serve::{Server, lowest_worker};
 use trimwire_agent::transcript::{Filter, Filtered, Header};
@@ -244,9 +244,6 @@ impl Serving<'_> {
         agreed_seed: Option<u64>,
         files: Files<'_>,
     ) -> Result<End, Failure> {
-        driver
-            .set_threads(self.args.link.settings().threads.unwrap_or_else(default_threads))
-            .map_err(failed)?;
         self.report.rank = header.rank;
         let wake = driver.wake().map_err(failed)?;
         *self.stop.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);

@@ -21,7 +21,6 @@ pub(crate) struct Settings {
     pub(crate) source_ports: u16,
     pub(crate) t_high_ns: Option<u64>,
     pub(crate) t_low_ns: Option<u64>,
-    pub(crate) threads: Option<usize>,
 }
 
 impl Default for Settings {
@@ -38,7 +37,6 @@ impl Default for Settings {
             source_ports: 16,
             t_high_ns: None,
             t_low_ns: None,
-            threads: None,
         }
     }
 }
@@ -76,7 +74,6 @@ const KEYS: [(&str, Put); 12] = [
     }),
     ("t-high", |s, v| some(&mut s.t_high_ns, time_ns(v), v)),
     ("t-low", |s, v| some(&mut s.t_low_ns, time_ns(v), v)),
-    ("threads", |s, v| some(&mut s.threads, v.parse(), v)),
 ];
 
 fn some<T, E: Display>(slot: &mut Option<T>, value: Result<T, E>, text: &str) -> Result<(), String> {
@@ -143,13 +140,13 @@ mod tests {
 
     #[test]
     fn keys_are_typed_and_a_wrong_one_names_the_nearest() {
-        let given = ["threads=3", "t-low=5us", "decoding=mmse", "faults=drop=0.1,trim=0.2", "threads=0"];
+        let given = ["job=3", "t-low=5us", "decoding=mmse", "faults=drop=0.1,trim=0.2", "job=0"];
         let given: Vec<Setting> = given.iter().map(|text| text.parse().expect("valid")).collect();
         let settings = Settings::of(&given);
-        assert_eq!((settings.threads, settings.t_low_ns, settings.source_ports), (Some(0), Some(5_000), 16));
+        assert_eq!((settings.job, settings.t_low_ns, settings.source_ports), (Some(0), Some(5_000), 16));
         assert!(settings.decoding == Decoding::Mmse && settings.faults.is_some());
-        assert!(error("thread=3").contains("unknown key 'thread', did you mean 'threads'?"));
-        assert!(error("threads").contains("threads: ''"));
+        assert!(error("jobs=3").contains("unknown key 'jobs', did you mean 'job'?"));
+        assert!(error("job").contains("job: ''"));
         assert!(error("source-ports=0").contains("source-ports: '0' (valid: 1 to 256)"));
         assert!(error("decoding=fast").contains("decoding: 'fast' (valid: unbiased, mmse, paper)"));
         assert!(error("faults=drop=2").contains("'2' is not in [0, 1)"));

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use trimwire_encoder::StreamId;
 
-/// Channels of ranks that have a processor for each. More take more processor time than they save
-/// (docs/results/gloo.md).
+/// The most channels that ranks have, where they have a processor for each. More take more processor
+/// time than they save (docs/results/gloo.md).
 const CHANNELS: usize = 4;
 /// Processors that Linux can have.
 const IDS: u16 = 8_192;
@@ -89,9 +89,9 @@ pub fn channels_of<'a>(ranks: impl Iterator<Item = (IpAddr, &'a Cores)> + Clone)
     let share = |(address, cores): (IpAddr, &Cores)| {
         hosts.get(&address).map_or(0, |&(all, ranks)| cores.share(all, ranks))
     };
-    let enough = ranks.clone().map(share).min().is_some_and(|least| least >= CHANNELS)
-        && ranks.count() * CHANNELS <= usize::from(StreamId::MAX_RANK) + 1;
-    if enough { CHANNELS as u16 } else { 1 }
+    let least = ranks.clone().map(share).min().unwrap_or(1);
+    let told_apart = (usize::from(StreamId::MAX_RANK) + 1) / ranks.count().max(1);
+    least.min(told_apart).clamp(1, CHANNELS) as u16
 }
 
 impl fmt::Display for Cores {
@@ -159,9 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_four_channels_where_each_has_four_processors_and_else_one() {
+    fn ranks_have_a_channel_for_each_processor_up_to_four() {
         assert_eq!(of(&[(1, "0-3"), (2, "0-63")]), 4);
-        assert_eq!(of(&[(1, "0-2"), (2, "0-63")]), 1, "the rank with the fewest decides");
+        assert_eq!(of(&[(1, "0-2"), (2, "0-63")]), 3, "the rank with the fewest decides");
+        assert_eq!(of(&[(1, "0"), (2, "0-63")]), 1);
         assert_eq!(of(&[]), 1);
     }
 
@@ -169,23 +170,23 @@ mod tests {
     fn message_ids_tell_all_channels_of_all_ranks_apart() {
         let cores: Cores = "0-63".parse().expect("a list");
         let of = |ranks: u32| channels_of((0..ranks).map(|rank| (IpAddr::from(rank.to_be_bytes()), &cores)));
-        assert_eq!((of(256), of(257)), (4, 1));
+        assert_eq!((of(256), of(257), of(1_024)), (4, 3, 1));
     }
 
     #[test]
     fn ranks_of_a_host_share_its_processors() {
         assert_eq!(of(&[(1, "0-7"), (1, "0-7"), (2, "0-3")]), 4);
-        assert_eq!(of(&[(1, "0-6"), (1, "0-6"), (2, "0-3")]), 1);
+        assert_eq!(of(&[(1, "0-6"), (1, "0-6"), (2, "0-3")]), 3);
         assert_eq!(of(&[(1, "0-3"), (1, "4-7")]), 4, "each has some of its own");
-        assert_eq!(of(&[(1, "0-3"), (1, "2-5")]), 1, "and these have six together");
-        assert_eq!(of(&[(1, "0-1"), (1, "2-15")]), 1, "one of them has two, whatever the other has");
+        assert_eq!(of(&[(1, "0-3"), (1, "2-5")]), 3, "and these have six together");
+        assert_eq!(of(&[(1, "0-1"), (1, "2-15")]), 2, "one of them has two, whatever the other has");
     }
 
     #[test]
     fn a_quota_counts_and_those_of_one_host_share_it() {
         assert_eq!(of(&[(1, "0-63/4"), (2, "0-63/9")]), 4);
-        assert_eq!(of(&[(1, "0-63/3"), (2, "0-63/9")]), 1);
-        assert_eq!(of(&[(1, "0-63/7"), (1, "0-63/7")]), 1);
+        assert_eq!(of(&[(1, "0-63/3"), (2, "0-63/9")]), 3);
+        assert_eq!(of(&[(1, "0-63/7"), (1, "0-63/7")]), 3);
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //!
 //! Backends of [`Link`]: [`udp::UdpLink`] on sockets, [`memory::MemoryLink`] between threads, and
 //! [`misbehaving::Misbehaving`] around either, which drops, trims, duplicates and reorders on
-//! purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding
-//! may be done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
+//! purpose. An endpoint belongs to the thread that runs it, which codes as well, between two looks at
+//! the sockets, and no lock is held on its way. More threads are more endpoints ([`channels`]).
 
 pub mod channels;
 pub mod delegate;
@@ -30,7 +30,6 @@ pub mod udp;
 mod udp_config;
 mod waiting;
 mod wake;
-mod workers;
 
 pub use channels::{Channels, UntilEpoch};
 pub use link::{Link, LinkError, LinkStats};
@@ -49,7 +48,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use trimwire_encoder::wire::VERSION;
-use workers::Workers;
 
 /// Bursts taken from the endpoint before they are handed to the link.
 const BATCH: usize = 64;
@@ -70,8 +68,6 @@ const BURST_PACKETS: u64 = 4;
 const BURST_PACKETS_NS: u64 = 50_000;
 /// Packets that go one way: what the kernel takes in one call.
 const PACKETS_PER_PATH: u32 = 16;
-/// A wait for tasks, where nothing tells that they are done.
-const BUSY_WAIT_NS: u64 = 20_000;
 /// What scheduler and timers of a host add to a round trip.
 const HOST_JITTER_NS: u64 = 100_000;
 
@@ -130,18 +126,12 @@ pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
 /// Of an interface that does not say its speed, bit/s.
 pub const DEFAULT_LINE_RATE_BPS: u64 = 10_000_000_000;
 
-/// Default number of codec threads: the processors of this process but one, which moves datagrams,
-/// and at most four.
-pub fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).min(4)
-}
-
 /// Who uses an endpoint. `T` is what it runs for.
 pub trait Application<T> {
     /// Takes an event.
     fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<T>;
 
-    /// A row's worth of work, if there is any, for whatever thread.
+    /// A row's worth of work, if there is any.
     fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
         let _ = endpoint;
         None
@@ -192,8 +182,6 @@ pub struct Driver<L> {
     clock: Clock,
     /// Taken from the endpoint, not yet by the link.
     outgoing: VecDeque<Burst>,
-    /// `None`: tasks are run between two looks at the sockets.
-    workers: Option<Workers>,
     wake: Option<Arc<Wake>>,
     /// Datagrams that were too long for an interface.
     too_long: u64,
@@ -222,28 +210,11 @@ impl<L: Link> Driver<L> {
             link,
             clock,
             outgoing,
-            workers: None,
             wake: None,
             too_long: 0,
             divided: false,
             other_version: false,
         }
-    }
-
-    /// Runs the application's tasks on this many threads; the caller's thread then only moves
-    /// datagrams. With 0 it runs them itself, between two looks at the sockets, which is faster on
-    /// one processor.
-    ///
-    /// # Errors
-    /// When the system refuses threads.
-    pub fn set_threads(&mut self, threads: usize) -> Result<(), LinkError> {
-        let refused = |source| LinkError::Io { what: "start codec threads", source };
-        self.workers = None;
-        if threads > 0 {
-            let wake = self.wake()?;
-            self.workers = Some(Workers::start(threads, wake).map_err(refused)?);
-        }
-        Ok(())
     }
 
     /// What ends a wait in [`Self::run`] from another thread.
@@ -337,11 +308,7 @@ impl<L: Link> Driver<L> {
     }
 
     fn wait(&mut self, timeout_ns: u64, congested: bool) -> Result<(), LinkError> {
-        let Some(wake) = &self.wake else {
-            // Nothing tells when a task is done.
-            let busy = self.workers.as_ref().is_some_and(Workers::is_busy);
-            return self.link.wait(if busy { timeout_ns.min(BUSY_WAIT_NS) } else { timeout_ns }, congested);
-        };
+        let Some(wake) = &self.wake else { return self.link.wait(timeout_ns, congested) };
         if !wake.prepare() {
             return Ok(());
         }
@@ -350,28 +317,11 @@ impl<L: Link> Driver<L> {
         waited
     }
 
-    /// Does a task, or hands tasks out and takes back what is done. Whether anything happened.
+    /// Does a task. Whether there was one.
     fn work<T>(&mut self, now_ns: u64, application: &mut impl Application<T>) -> bool {
-        let endpoint = &mut self.endpoint;
-        let Some(workers) = &mut self.workers else {
-            let Some(task) = application.poll_task(endpoint) else { return false };
-            application.complete(now_ns, task.run(), endpoint);
-            return true;
-        };
-        let mut worked = false;
-        while let Some(done) = workers.poll_done() {
-            application.complete(now_ns, done, endpoint);
-            worked = true;
-        }
-        while workers.has_room()
-            && let Some(task) = application.poll_task(endpoint)
-        {
-            if let Some(done) = workers.submit(task) {
-                application.complete(now_ns, done, endpoint);
-            }
-            worked = true;
-        }
-        worked
+        let Some(task) = application.poll_task(&self.endpoint) else { return false };
+        application.complete(now_ns, task.run(), &mut self.endpoint);
+        true
     }
 
     /// Answers peers until nothing has arrived for `quiet_ns` and everything sent is acknowledged:

@@ -96,7 +96,7 @@ def ours(lab: Lab, options: argparse.Namespace, words: list[str]) -> dict[str, o
     peers = ",".join(address(rank) for rank in range(lab.world))
     common = ["perf", "all-reduce", "--world", str(lab.world), "--peers", peers, "-b", str(options.size), "-e", str(options.size), "-w", "2"]
     trim_delay = f"{SHALLOW_AT * 8 * 10**6 // lab.rate}us"
-    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--trim-delay", trim_delay, "--set", "threads=0", "--timeout", "30s", "--json", *words]
+    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--trim-delay", trim_delay, "--channels", "1", "--timeout", "30s", "--json", *words]
     agent = str(options.programs / "trimwire-agent")
     ranks = [lab.start(f"r{rank}", [agent, *common, "--rank", str(rank)]) for rank in range(lab.world)]
     end = time.monotonic() + options.limit

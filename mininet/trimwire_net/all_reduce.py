@@ -57,7 +57,7 @@ def all_reduce(fabric: Fabric, names: list[str], words: str = "-b 1M -e 1M -n 8"
             rate = bits_per_second(host.defaultIntf())
             # 256 source ports: sprayed over the equal paths.
             own = f"--rank {rank} --world {len(hosts)} --peers {peers} --bind {host.defaultIntf().IP()}"
-            command = f"perf all-reduce {own} -w 1 --bitrate {rate} --set threads=0 --set source-ports=256 --timeout 20s {words}"
+            command = f"perf all-reduce {own} -w 1 --bitrate {rate} --channels 1 --set source-ports=256 --timeout 20s {words}"
             agents.append(Program(host, "rank", [programs.ours("trimwire-agent"), *command.split(), "--json"]))
         end = time.monotonic() + timeout
         return Sums(names, [each.report(end) for each in agents])

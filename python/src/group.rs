@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives over the network: a thread that moves datagrams, codec threads, and handles to wait
+//! Collectives over the network: a thread that moves datagrams and codes, and handles to wait
 //! for.
 
 mod device;
@@ -39,7 +39,7 @@ use trimwire_agent::collective::{Collective, CommunicatorConfig, Memory};
 use trimwire_agent::driver::channels::split;
 use trimwire_agent::driver::delegate::Delegate;
 use trimwire_agent::driver::interfaces::line_rate_of;
-use trimwire_agent::driver::{Channels, DEFAULT_LINE_RATE_BPS, Driver, Wake, default_threads, on_sockets};
+use trimwire_agent::driver::{Channels, DEFAULT_LINE_RATE_BPS, Driver, Wake, on_sockets};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability};
 use trimwire_agent::rate::RateConfig;
 use trimwire_agent::transcript::{Filter, Header, Writer, Written};
@@ -150,10 +150,6 @@ impl Group {
         let mut parts = configs.into_iter().zip(links);
         let (config, link) = parts.next().ok_or_else(|| failed("no link"))?;
         let mut driver = Driver::new(config, link);
-        // A channel codes itself what it sends.
-        let threads = options.threads.unwrap_or_else(|| if channels > 1 { 0 } else { default_threads() });
-        let threads = threads.div_ceil(channels.into());
-        driver.set_threads(threads).map_err(failed)?;
         let wake = driver.wake().map_err(failed)?;
         let totals = Arc::new(Totals::default());
         let (commands, queue) = channel();
@@ -169,7 +165,7 @@ impl Group {
         let place = Arc::new(Place::new(rank, world));
         let filter = Filter::new(writer, None);
         let communicator =
-            Channels::begin(&communicator, &mut driver, parts.collect(), threads, &filter, Some(&offloaded));
+            Channels::begin(&communicator, &mut driver, parts.collect(), &filter, Some(&offloaded));
         let app = App {
             communicator: communicator.map_err(failed)?,
             commands: queue,

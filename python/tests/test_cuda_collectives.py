@@ -44,7 +44,7 @@ def group_of(world: int, network: dict[str, Any] | None = None, channels: int = 
         addresses = [group.address for group in groups]
         wires = None if network is None else stack.enter_context(Network(addresses, **network))
         for rank, group in enumerate(groups):
-            stack.enter_context(group.connect(rank, addresses if wires is None else wires.of(rank), seed=5, threads=0, give_up=60.0, **options))
+            stack.enter_context(group.connect(rank, addresses if wires is None else wires.of(rank), seed=5, give_up=60.0, **options))
         yield groups
         if wires is not None:
             assert (wires.were_cut > 0) == (network.get("cut", 0) > 0) and (wires.were_lost > 0) == (network.get("lost", 0) > 0)

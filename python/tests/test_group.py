@@ -47,8 +47,7 @@ def succeeded(results: list[Any]) -> list[Any]:
     return results
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-def test_sums_means_and_shards(threads: int) -> None:
+def test_sums_means_and_shards() -> None:
     def work(group: trimwire.Group, rank: int) -> None:
         total = sum(part(other).astype(np.float64) for other in range(group.world))
         tensor = part(rank)
@@ -70,7 +69,7 @@ def test_sums_means_and_shards(threads: int) -> None:
         stats = group.stats()
         assert stats["operations"] == 6 and stats["failed"] == 0 and stats["packets_missing"] == 0
 
-    succeeded(ranks(3, work, threads=threads))
+    succeeded(ranks(3, work))
 
 
 def test_a_sealed_group_sums_and_one_with_another_key_is_not_heard() -> None:
@@ -189,7 +188,7 @@ def test_every_algorithm_gives_the_sum_and_the_same_bits_everywhere(algorithm: s
         group.all_reduce(tensor, algorithm=algorithm).wait(30)
         return tensor
 
-    results = succeeded(ranks(4, work, threads=0))
+    results = succeeded(ranks(4, work))
     total = sum(part(other).astype(np.float64) for other in range(4))
     assert all(trimwire.nmse(result, total) < 1e-8 for result in results)
     assert all((result == results[0]).all() for result in results)
@@ -208,7 +207,7 @@ def test_at_a_deadline_a_rank_that_is_late_is_not_waited_for() -> None:
             late.set()
         return tensor
 
-    results = succeeded(ranks(3, work, threads=0))
+    results = succeeded(ranks(3, work))
     without = part(0).astype(np.float64) + part(1)
     first = 50_000 // 3
     # The shard that the late rank would have summed is nobody's; the others lack its part.
@@ -224,7 +223,7 @@ def test_what_cannot_be_is_said_by_name() -> None:
         with pytest.raises(trimwire.TransportError, match="direct algorithm, not ring"):
             group.all_reduce(part(rank), algorithm="ring", consistent=True).wait(30)
 
-    succeeded(ranks(2, work, threads=0))
+    succeeded(ranks(2, work))
 
 
 def test_a_rank_may_have_several_addresses() -> None:

@@ -86,10 +86,10 @@ def test_a_rank_on_loopback_that_the_others_cannot_reach_is_named_at_all_ranks(m
         (["0-3", "4-7"], {}, 4),
         (["0-7", "0-7"], {}, 4),
         # Of one host: three and a half each.
-        (["0-6", "0-6"], {}, 1),
-        (["0-3,8-11/7", "0-15"], {}, 1),
+        (["0-6", "0-6"], {}, 3),
+        (["0-3,8-11/7", "0-15"], {}, 3),
         (["0-15", "0-15"], {"network": {"channels": 2}}, 2),
-        (["0-15", "0-15"], {"network": {"threads": 0}}, 1),
+        (["0", "0-15"], {}, 1),
         (["0-15", "0-15"], {"codec": "triton"}, 1),
     ],
 )

@@ -62,7 +62,7 @@ def train(rank: int, world: int, way: str, told: list[list[str]], listening: lis
     os.environ["TRIMWIRE_MTU"] = "1500"
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     through(told[rank])
-    chosen = trimwire.torch.Options(gradients="lossy", consistent=consistent, smallest=1_000, network=trimwire.torch.Network(address="127.0.0.1", port=listening[rank], threads=0, paths=1))
+    chosen = trimwire.torch.Options(gradients="lossy", consistent=consistent, smallest=1_000, network=trimwire.torch.Network(address="127.0.0.1", port=listening[rank], paths=1))
     group = dist.new_group(backend="trimwire", pg_options=chosen) if way == "backend" else dist.group.WORLD
     model = DistributedDataParallel(net(), process_group=group)
     hook = hooked(model, options=chosen) if way == "hook" else None

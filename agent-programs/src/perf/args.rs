@@ -46,8 +46,8 @@ pub(crate) struct PerfArgs {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
     pub(crate) root: u16,
     /// Move and code each operation with this many threads, on UDP ports from the rank's own
-    /// upwards; the same on all ranks [default: 4 where each rank has as many processors; else, and
-    /// with --peers, --port, --set threads or a transcript, 1].
+    /// upwards; the same on all ranks [default: as many as each rank has processors, up to 4; with
+    /// --peers, --port or a transcript 1].
     #[arg(long, env = "TRIMWIRE_CHANNELS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHANNELS_MOST)))]
     pub(crate) channels: Option<u16>,
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
         link: &args.link,
         // Servers have one. What is recorded is to be repeated with other processors, too.
         channels: args.channels.or((args.operation == Operation::PushPull).then_some(1)),
-        by_cores: args.link.settings().threads.is_none() && args.transcript.is_empty(),
+        by_cores: args.transcript.is_empty(),
         rate: (&args.rate, args.rate_algorithm()),
         root: args.root,
         repeats: &repeats,

@@ -79,7 +79,7 @@ impl Fabric {
     }
 
     fn start_by(&self, mut command: Command, rank: usize, words: &str, met: bool) -> Running {
-        command.args("perf all-reduce --json --world 2 --timeout 20s --set threads=0".split(' '));
+        command.args("perf all-reduce --json --world 2 --timeout 20s --channels 1".split(' '));
         command.args(words.split_whitespace()).args(["--rank", &rank.to_string()]);
         if met {
             command.args(["--master-addr", self.addresses[0]]);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use trimwire_bmv2_tests::ports;
 
 const WORDS: &str =
-    "perf all-reduce -b 256K -e 256K -w 0 --on-failure shrink --timeout 4s --set threads=0 --json";
+    "perf all-reduce -b 256K -e 256K -w 0 --on-failure shrink --timeout 4s --channels 1 --json";
 
 /// Operations: so many that the last has not ended when the first have.
 const MANY: usize = 400;

@@ -110,9 +110,6 @@ pub enum OperationError {
     /// The agreed precision cannot be told.
     #[error("operation {number}, shard {shard}: {reason}")]
     Agree { number: u32, shard: u16, reason: SendError },
-    /// A codec thread panicked: a defect of this program.
-    #[error("operation {number}, shard {shard}: a codec thread panicked")]
-    Lost { number: u32, shard: u16 },
     /// A row is coded elsewhere, and that failed.
     #[error("operation {number}, shard {shard}: a row is coded elsewhere, where that failed")]
     Elsewhere { number: u32, shard: u16 },

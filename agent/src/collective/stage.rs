@@ -323,7 +323,6 @@ impl Stage {
                 self.stores_left -= 1;
                 return Ok(());
             }
-            Kind::Lost => return Err(OperationError::Lost { number, shard }),
             Kind::Failed => return Err(OperationError::Elsewhere { number, shard }),
             Kind::Folded(folded) => {
                 folded.map_err(|reason| OperationError::Encode { number, shard, reason })?

@@ -53,8 +53,6 @@ pub(super) enum Kind {
     /// What is to be sent, where something is.
     Folded(Result<Option<Encoded>, EncodeError>),
     Stored,
-    /// The thread that ran it panicked.
-    Lost,
     /// Whoever does it elsewhere could not.
     Failed,
 }
@@ -138,12 +136,6 @@ thread_local! {
 }
 
 impl Task {
-    /// What is said of it where its thread did not come back: a defect, which ends its operation
-    /// instead of letting it wait for ever.
-    pub(crate) fn lost(&self) -> Done {
-        Done { key: self.key, kind: Kind::Lost, spent: Vec::new() }
-    }
-
     /// Does it. What [`Self::offload`] takes fails here.
     pub fn run(self) -> Done {
         let (key, row) = (self.key, self.key.row);

@@ -151,9 +151,8 @@ impl Channels {
     }
 
     /// Of the one that `driver` runs, and one more for each of `others`: their endpoints'
-    /// configurations, from [`split`], and links. Each runs on a thread of its own, with `threads`
-    /// for coding besides. What the filter sees are all channels' events. Rows of the others that
-    /// are coded elsewhere go into `rows`.
+    /// configurations, from [`split`], and links. Each runs on a thread of its own. What the filter
+    /// sees are all channels' events. Rows of the others that are coded elsewhere go into `rows`.
     ///
     /// # Errors
     /// [`ChannelsError`] where ids do not suffice or the system refuses.
@@ -161,7 +160,6 @@ impl Channels {
         config: &CommunicatorConfig,
         driver: &mut Driver<L>,
         others: Vec<(EndpointConfig, O)>,
-        threads: usize,
         filter: &Filter,
         rows: Option<&Sender<(Offloaded, Return)>>,
     ) -> Result<Self, ChannelsError> {
@@ -179,7 +177,6 @@ impl Channels {
         this.news = Some(news);
         for (channel, (config, link)) in (1..).zip(others) {
             let mut driver = Driver::with_clock(config, link, clock);
-            driver.set_threads(threads)?;
             let (commands, queue) = std::sync::mpsc::channel();
             let own = driver.wake()?;
             let member = Member {

@@ -230,11 +230,10 @@ fn raw_reception_gives_what_a_socket_gives() {
     assert!(nmse(&got, &gradient()) < 1e-9);
 }
 
-/// Sums `steps` gradients over two links, one thread a rank and `threads` codec threads each; gives
+/// Sums `steps` gradients over two links, one thread a rank; gives
 /// every rank's sums.
 pub(super) fn all_reduce<L: Link + Send>(
     links: [L; 2],
-    threads: usize,
     steps: u32,
     reliability: Reliability,
 ) -> [Vec<Vec<f32>>; 2] {
@@ -246,7 +245,6 @@ pub(super) fn all_reduce<L: Link + Send>(
                 scope.spawn(move || {
                     let other = addresses[usize::from(1 - rank)];
                     let mut driver = Driver::new(config(rank, reliability, other), link);
-                    driver.set_threads(threads).expect("threads");
                     let mut communicator = Communicator::new(CommunicatorConfig::new(rank, 2));
                     let mut sums = Vec::new();
                     for step in 0..steps {
@@ -273,23 +271,14 @@ pub(super) fn all_reduce<L: Link + Send>(
 }
 
 #[test]
-fn codec_threads_give_what_none_give_on_links_that_wake_and_on_those_that_do_not() {
-    let memory = || -> [MemoryLink; 2] { MemoryLink::network(2).try_into().expect("two") };
-    let expected = all_reduce(memory(), 0, 3, Reliability::Full);
+fn sums_are_the_same_bits_in_memory_and_on_sockets() {
+    let memory: [MemoryLink; 2] = MemoryLink::network(2).try_into().expect("two");
+    let expected = all_reduce(memory, 3, Reliability::Full);
     let exact: Vec<f32> = gradient().iter().map(|value| value * 3.0).collect();
     assert!(expected.iter().flatten().all(|sum| nmse(sum, &exact) < 1e-12));
-    for threads in [1, 3] {
-        assert!(
-            all_reduce(memory(), threads, 3, Reliability::Full) == expected,
-            "{threads} threads in memory"
-        );
-        match on_loopback(Receive::Socket, "127.0.0.1") {
-            Ok(links) => assert!(
-                all_reduce(links, threads, 3, Reliability::Full) == expected,
-                "{threads} threads on sockets"
-            ),
-            Err(error) => skip(&format!("UDP on loopback: {error}")),
-        }
+    match on_loopback(Receive::Socket, "127.0.0.1") {
+        Ok(links) => assert!(all_reduce(links, 3, Reliability::Full) == expected),
+        Err(error) => skip(&format!("UDP on loopback: {error}")),
     }
 }
 
@@ -324,28 +313,25 @@ impl Application<Outcome> for Told {
 
 #[test]
 fn what_is_begun_during_a_wait_is_served_at_once() {
-    for threads in [0, 1] {
-        let [link, _] = match on_loopback(Receive::Socket, "127.0.0.1") {
-            Ok(links) => links,
-            Err(error) => {
-                skip(&format!("UDP on loopback: {error}"));
-                return;
-            }
-        };
-        let mut driver = Driver::new(on_sockets(EndpointConfig::new(0, 1, 1_000_000_000)), link);
-        driver.set_threads(threads).expect("threads");
-        let wake = driver.wake().expect("a descriptor");
-        let (told, tell) = std::sync::mpsc::channel();
-        let communicator = Communicator::new(CommunicatorConfig::new(0, 1));
-        let other = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            told.send(()).expect("somebody listens");
-            wake.wake();
-        });
-        let outcome = driver.run(120 * SECOND, &mut Told { communicator, tell }).expect("link");
-        assert!(outcome.is_some_and(|outcome| outcome.result.is_ok()), "slept through it");
-        other.join().expect("ends");
-    }
+    let [link, _] = match on_loopback(Receive::Socket, "127.0.0.1") {
+        Ok(links) => links,
+        Err(error) => {
+            skip(&format!("UDP on loopback: {error}"));
+            return;
+        }
+    };
+    let mut driver = Driver::new(on_sockets(EndpointConfig::new(0, 1, 1_000_000_000)), link);
+    let wake = driver.wake().expect("a descriptor");
+    let (told, tell) = std::sync::mpsc::channel();
+    let communicator = Communicator::new(CommunicatorConfig::new(0, 1));
+    let other = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        told.send(()).expect("somebody listens");
+        wake.wake();
+    });
+    let outcome = driver.run(120 * SECOND, &mut Told { communicator, tell }).expect("link");
+    assert!(outcome.is_some_and(|outcome| outcome.result.is_ok()), "slept through it");
+    other.join().expect("ends");
 }
 
 #[test]

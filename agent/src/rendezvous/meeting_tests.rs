@@ -133,7 +133,7 @@ fn ranks_have_channels_by_their_processors_where_all_tell_them() {
         agreed.channels
     };
     assert_eq!(agreed([Some("0-3"), Some("4-7"), Some("0-15")]), 4);
-    assert_eq!(agreed([Some("0-3"), Some("4-6"), Some("0-15")]), 1);
+    assert_eq!(agreed([Some("0-3"), Some("4-6"), Some("0-15")]), 3);
     assert_eq!(agreed([Some("0-3"), None, Some("0-15")]), 1);
 }
 

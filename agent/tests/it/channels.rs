@@ -164,8 +164,8 @@ fn job<T: Send + 'static>(
                     ..CommunicatorConfig::new(rank, world)
                 };
                 let others = parts.collect();
-                let channels = Channels::begin(&config, &mut driver, others, 0, &Filter::default(), None)
-                    .expect("begins");
+                let channels =
+                    Channels::begin(&config, &mut driver, others, &Filter::default(), None).expect("begins");
                 let _ = result.send(run(Rank { own: rank, driver, channels, number: 1, dead }));
             });
             answer

@@ -338,7 +338,7 @@ fn with_threads(threads: usize, seed: u64) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn any_number_of_codec_threads_gives_the_same_bits() {
+fn tasks_that_other_threads_do_in_any_order_give_the_same_bits() {
     let mut group = Group::new(3, Faults::NONE, 1, Reliability::Full, 12);
     let options = full(|options| options.planes = 9);
     let inline = all(&mut group, 0, &options, |rank| Collective::AllReduce {

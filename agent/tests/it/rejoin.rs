@@ -42,7 +42,7 @@ impl Process {
         let mut driver = Driver::new(endpoint, link);
         let others = channels.collect();
         let communicator =
-            Channels::begin(&config, &mut driver, others, 0, &Filter::default(), None).expect("begins");
+            Channels::begin(&config, &mut driver, others, &Filter::default(), None).expect("begins");
         Self { driver, communicator, rank, next: 0 }
     }
 

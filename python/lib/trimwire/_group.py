@@ -121,7 +121,6 @@ class Group:
         loss: float = 0.0,
         seal_key: bytes | None = None,
         rate_bps: int | None = None,
-        threads: int | None = None,
         give_up: float = 10.0,
         operation_timeout: float = 1_800.0,
         rendezvous_timeout: float | None = None,
@@ -133,8 +132,7 @@ class Group:
         """Begins, with the addresses of all ranks in order of rank.
 
         `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `seal_key` seals every packet (16 or
-        32 bytes, a secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
-        one, at most 4). A rank that has answered, and then is silent for `give_up` seconds, is given up; one that has not called an operation, or was never heard, is waited for `operation_timeout` seconds.
+        32 bytes, a secret of the job); `rate_bps` limits sending (None: the interface's speed). A rank that has answered, and then is silent for `give_up` seconds, is given up; one that has not called an operation, or was never heard, is waited for `operation_timeout` seconds.
         Where all ranks are known to have been started, and to be here within `rendezvous_timeout` seconds, one that was never heard is given up, too, from then on (None: ranks may start at any time).
         With `record`, a file, what arrives of every packet is written down (docs/reference/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_algorithm` is 'dctcp', or 'fixed': always the line's rate.
         `trim_delay` is the time in seconds that a queue takes from which switches trim, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
@@ -143,7 +141,7 @@ class Group:
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = GroupOptions(seed, rate_bps, threads, give_up, operation_timeout, rendezvous_timeout, loss, seal_key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
+        options = GroupOptions(seed, rate_bps, give_up, operation_timeout, rendezvous_timeout, loss, seal_key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         self._numbers = (seed, job)
         _live.add(self)

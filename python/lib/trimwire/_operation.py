@@ -21,7 +21,6 @@ class GroupOptions:
 
     seed: int
     rate_bps: int | None
-    threads: int | None
     give_up_s: float
     operation_timeout_s: float
     rendezvous_timeout_s: float | None

@@ -278,7 +278,7 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
             format!("the network's thread panicked, which is a defect of Trimwire: {}", said(&*panic))
         }
     };
-    // Its codec threads and other channels work on tensors that whoever is told takes back.
+    // Its other channels work on tensors that whoever is told takes back.
     drop(driver);
     app.communicator.stop();
     app.communicator.wait();

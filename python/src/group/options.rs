@@ -13,7 +13,6 @@ use trimwire_agent::pacing::Pace;
 pub(crate) struct GroupOptions {
     pub(super) seed: u64,
     pub(super) rate_bps: Option<u64>,
-    pub(super) threads: Option<usize>,
     pub(super) give_up_s: f64,
     pub(super) operation_timeout_s: f64,
     /// All ranks run after so long; `None`: any may start later.

@@ -180,7 +180,7 @@ pub(super) fn run<L: Link>(mut driver: Driver<L>, mut member: Member, counts: &C
         }
         Err(_) => ChannelEnd::Panic,
     };
-    // Whoever is told takes memory back that this one has, and its codec threads.
+    // Whoever is told takes memory back that this one has.
     drop(driver);
     drop(member);
     let _ = news.send((channel, News::Died { why }));

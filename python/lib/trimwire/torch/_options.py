@@ -66,9 +66,7 @@ class Network:
     receive: str = "auto"
     #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
     checksums: str = "filled"
-    #: Threads that encode and decode; None: the processors of this process but one, at most 4.
-    threads: int | None = None
-    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: four where each rank has as many processors; else, and for tensors of a GPU, with `port`, `threads` or `record`, one.
+    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. None: as many as each rank has processors, up to four; for tensors of a GPU, with `port` or `record`, one.
     channels: int | None = None
     #: Ranks that make a group have all been started: of one that was never heard, no operation waits for longer than so many seconds after that, and `give_up`. 0: it is waited for as `operation_timeout` says.
     rendezvous_timeout: float = 20.0
@@ -83,7 +81,6 @@ class Network:
         _within(self, "port", 0, 65_535)
         _within(self, "paths", 1, 256)
         _within(self, "rate_bps", 1)
-        _within(self, "threads", 0)
         _within(self, "channels", 1, 16)
         _positive(self, "trim_delay")
         if not 0 <= self.rendezvous_timeout < math.inf:

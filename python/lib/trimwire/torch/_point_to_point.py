@@ -121,7 +121,7 @@ class Channel:
         there = self._store.get(f"{self._name}/{other}").decode()
         addresses = [group.address, there] if self._sends else [there, group.address]
         options = {name: value for name, value in self._arguments.items() if name not in ("address", "receive", "checksums")}
-        return group.connect(0 if self._sends else 1, addresses, threads=0, operation_timeout=_EVER, **options)
+        return group.connect(0 if self._sends else 1, addresses, operation_timeout=_EVER, **options)
 
     def _wait(self, work: Work) -> None:
         while True:

@@ -109,7 +109,6 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         seal_key=chosen._secret,
         rate_bps=network.rate_bps,
         trim_delay=network.trim_delay,
-        threads=network.threads,
         give_up=chosen.give_up,
         operation_timeout=chosen.operation_timeout or max(float(timeout.total_seconds()), 0.001),
         # All are here: their sockets are open, and what is sent to them waits there.
@@ -152,7 +151,7 @@ def announce(group: Group, options: Options, *, lossy: bool) -> None:
 
 def _cores(network: Network) -> str | None:
     """This process' processors, where it may have as many channels as they allow. Ports behind one that was given may be anybody's; what is recorded is to be repeated with other processors, too."""
-    told = network.channels is not None or network.port != 0 or network.threads is not None or network.record is not None
+    told = network.channels is not None or network.port != 0 or network.record is not None
     return None if told else _native.own_cores()
 
 
