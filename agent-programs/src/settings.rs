@@ -44,7 +44,7 @@ impl Default for Settings {
 type Put = fn(&mut Settings, &str) -> Result<(), String>;
 
 /// docs/reference/agent.md says what each means.
-const KEYS: [(&str, Put); 12] = [
+const KEYS: [(&str, Put); 11] = [
     ("coordinates-per-packet", |s, v| some(&mut s.coordinates_per_packet, v.parse(), v)),
     ("decoding", |s, v| {
         let names = [("unbiased", Decoding::Unbiased), ("mmse", Decoding::Mmse), ("paper", Decoding::Paper)];
