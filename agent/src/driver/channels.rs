@@ -316,7 +316,7 @@ impl Channels {
         }
         while let Some((channel, news)) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
             match news {
-                News::Ended(outcome) => self.absorb(now_ns, channel, outcome, endpoint),
+                News::Ended(outcome) => self.absorb(now_ns, channel, *outcome, endpoint),
                 News::Refused { number, reason } => {
                     let error = OperationError::Part { channel, reason };
                     self.part_over(number, channel);

@@ -55,7 +55,7 @@ pub(super) enum Command {
 /// What it says.
 #[derive(Debug)]
 pub(super) enum News {
-    Ended(Outcome),
+    Ended(Box<Outcome>),
     Refused { number: u32, reason: StartError },
     Died { why: ChannelEnd },
 }
@@ -141,7 +141,7 @@ impl Application<()> for Member {
             // The first channel has the same memory, and gives it back once nobody else has it: so
             // this one lets go before it says anything.
             (outcome.input, outcome.output) = (None, None);
-            self.say(News::Ended(outcome));
+            self.say(News::Ended(Box::new(outcome)));
         }
         if self.stopping && self.communicator.active().next().is_none() {
             ControlFlow::Break(())
