@@ -75,7 +75,7 @@ def rank(options: argparse.Namespace) -> None:
     elif options.way == "trimwire":
         import trimwire.torch
 
-        network = {"threads": 0, "rate_bps": round(options.rate * 1e6)}
+        network = {"channels": 1, "rate_bps": round(options.rate * 1e6)}
         hook = trimwire.torch.TrimwireState(options={"planes": 9, "adaptive": options.algorithm, "network": network})
         model.register_comm_hook(hook, trimwire.torch.trimwire_hook)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)

@@ -49,7 +49,7 @@ def rank(options: argparse.Namespace) -> None:
         import trimwire.torch
 
         algorithm = options.algorithm if options.way.endswith("-adaptive") else None
-        network = {"threads": 0, "rate_bps": round(options.rate * 1e6), "trim_delay": options.trim_delay}
+        network = {"channels": 1, "rate_bps": round(options.rate * 1e6), "trim_delay": options.trim_delay}
         trimwire.torch.options(gradients="lossy", adaptive=algorithm, network=network)
     dist.init_process_group(options.way.split("-")[0])
     number, world = dist.get_rank(), dist.get_world_size()
