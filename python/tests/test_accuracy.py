@@ -16,8 +16,7 @@ torch = pytest.importorskip("torch")
 HERE = Path(__file__).resolve()
 #: Where tests run outside of the source tree, the experiments are beside them and the data is named.
 sys.path[:0] = [str(HERE.parents[1] / "experiments"), str(HERE.parents[2] / "lab/experiments")]
-training = pytest.importorskip("training", reason="the experiments are not beside the tests")
-top_k = pytest.importorskip("top_k", reason="the experiments are not beside the tests")
+import training  # noqa: E402
 
 from trimwire.torch import Simulation  # noqa: E402
 
@@ -60,23 +59,3 @@ def test_a_training_that_was_made_is_not_made_again(tmp_path: Path, monkeypatch:
     for arguments in others:
         with pytest.raises(RuntimeError, match="made"):
             training.kept(*arguments)
-
-
-@pytest.mark.parametrize("union", [False, True])
-def test_top_k_takes_its_bytes_and_loses_nothing_for_ever(union: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    coordinates, steps = 20_000, 30
-    budget = 2 * top_k.plane_bytes(1, coordinates)
-    network = top_k.TopK(budget, union, 0.0, 0)
-    wanted, got, before = torch.zeros(coordinates), torch.zeros(coordinates), 0.0
-    for step in range(steps):
-        before = network.wire_bytes
-        sums = torch.zeros(coordinates)
-        for worker in range(training.WORKERS):
-            own = torch.randn(coordinates, generator=generator)
-            wanted += own
-            sums += network.carry(own, 2 * step, worker, 0)
-        got += network.carry(sums, 2 * step + 1, training.WORKERS, 0)
-    # What did not arrive waits at its sender.
-    torch.testing.assert_close(got + sum(network._residuals.values()), wanted, rtol=0, atol=1e-3)
-    assert network.wire_bytes - before == pytest.approx(budget, rel=0.05)
