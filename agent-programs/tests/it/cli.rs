@@ -37,7 +37,7 @@ fn free_port(last: u8) -> u16 {
 fn fewer_planes_give_the_error_of_their_quantiser_and_no_more_than_the_rate_is_sent() {
     let port = free_port(3);
     let words = format!(
-        "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --root 2 --algorithm direct -b 1M -e 1M \
+        "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --root 2 --algorithm direct -b 8M -e 8M \
          -n 2 -w 0 --planes 4 --bitrate 50M --timeout 20s --json"
     );
     let ranks: Vec<Child> =
@@ -52,8 +52,10 @@ fn fewer_planes_give_the_error_of_their_quantiser_and_no_more_than_the_rate_is_s
     }
     // The root sends half of a byte a coordinate to each of two, without headers, and hands one
     // operation to its paced transport while the last is on its way: receivers see the rate, over
-    // all operations. A late sender may catch up for 100 us.
-    let least_s = f64::from(2 * 2 * (1 << 20) / 8 * 8) / 50e6;
+    // all operations. A late sender may catch up for 100 us. A receiver that gets no processor as
+    // the root begins starts its clock late (by 2 to 6 ms beside three busy programs on two
+    // cores): the 5 % have to be longer than that, here 34 ms.
+    let least_s = f64::from(2 * 2 * (8 << 20) / 8 * 8) / 50e6;
     for report in &reports[..2] {
         let seconds = report["rows"][0]["seconds_each"].as_array().expect("operations");
         let taken: f64 = seconds.iter().map(|each| each.as_f64().expect("a number")).sum();
