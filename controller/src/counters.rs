@@ -92,18 +92,48 @@ pub struct Count {
     pub bytes: i64,
 }
 
+/// What the counters of one queue hold; those that a target's program does not have, hold nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts([Option<Count>; Counter::ALL.len()]);
+
+impl Counts {
+    /// What a counter holds.
+    pub fn get(&self, counter: Counter) -> Option<Count> {
+        self.0.get(counter as usize).copied().flatten()
+    }
+
+    /// Those that there are, in the order of [`Counter::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Counter, Count)> {
+        Counter::ALL.into_iter().zip(self.0).filter_map(|(counter, count)| Some((counter, count?)))
+    }
+
+    fn set(&mut self, counter: Counter, count: Count) {
+        if let Some(held) = self.0.get_mut(counter as usize) {
+            *held = Some(count);
+        }
+    }
+}
+
+impl FromIterator<(Counter, Count)> for Counts {
+    fn from_iter<T: IntoIterator<Item = (Counter, Count)>>(counts: T) -> Self {
+        let mut all = Self::default();
+        counts.into_iter().for_each(|(counter, count)| all.set(counter, count));
+        all
+    }
+}
+
 /// One queue of one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Since the switch started.
-    pub counts: BTreeMap<Counter, Count>,
+    pub counts: Counts,
     /// Bytes waiting; `None` where the target does not let registers be read.
     pub waiting: Option<Waiting>,
 }
 
 impl QueueCounters {
     pub(crate) fn has_counted(&self) -> bool {
-        self.counts.values().any(|count| *count != Count::default())
+        self.counts.iter().any(|(_, count)| count != Count::default())
     }
 }
 
@@ -129,9 +159,6 @@ pub struct Counters {
     pub strays: BTreeMap<(u16, &'static str), i64>,
 }
 
-/// Of which queues; `None` for all that the arrays have.
-type Which<'q> = Option<&'q [(u16, u8)]>;
-
 /// Of how many looks a cell that was zero gets one.
 const TURNS: u32 = 6;
 
@@ -145,20 +172,30 @@ pub(crate) struct Look {
     pub number: u32,
 }
 
+/// A queue that is looked at.
+struct Asked<'l> {
+    place: (u16, u8),
+    known: Option<&'l QueueCounters>,
+}
+
+/// Of which queues; `None` for all that the arrays have.
+type Which<'q> = Option<&'q [Asked<'q>]>;
+
 impl Look {
     fn is_due(&self, array: u32, place: (u16, u8), was: i64) -> bool {
         let turn = array.wrapping_add(u32::from(place.0)).wrapping_add(u32::from(place.1));
         was > 0 || self.last.queues.is_empty() || turn.wrapping_add(self.number).is_multiple_of(TURNS)
     }
 
-    fn counted(&self, array: u32, counter: Counter, place: (u16, u8)) -> bool {
-        let was = self.last.queues.get(&place).and_then(|queue| queue.counts.get(&counter));
-        self.is_due(array, place, was.map_or(0, |count| count.packets))
+    fn counted(&self, array: u32, counter: Counter, asked: &Asked<'_>) -> bool {
+        let was = asked.known.and_then(|queue| queue.counts.get(counter));
+        self.is_due(array, asked.place, was.map_or(0, |count| count.packets))
     }
 
-    fn waited(&self, array: u32, place: (u16, u8)) -> bool {
-        let was = self.last.queues.get(&place).and_then(|queue| queue.waiting);
-        self.is_due(array, place, was.map_or(0, |waiting| i64::from(waiting.peak.unwrap_or(waiting.now) > 0)))
+    fn waited(&self, asked: &Asked<'_>) -> bool {
+        let was = asked.known.and_then(|queue| queue.waiting);
+        let bytes = was.map_or(0, |waiting| waiting.peak.unwrap_or(waiting.now));
+        self.is_due(0, asked.place, i64::from(bytes > 0))
     }
 }
 
@@ -171,26 +208,30 @@ pub(crate) async fn read(
     ports: Option<&BTreeMap<u16, Arc<PortPolicy>>>,
     look: &Look,
 ) -> Result<Counters, ClientError> {
-    let places = ports.map(|ports| -> Vec<(u16, u8)> {
-        let queues = |(port, policy): (&u16, &Arc<PortPolicy>)| {
-            let port = *port;
-            policy.queues.keys().map(move |queue| (port, *queue)).collect::<Vec<_>>()
+    let asked = ports.map(|ports| -> Vec<Asked<'_>> {
+        let queues = |(port, policy): (&u16, &Arc<PortPolicy>)| -> Vec<Asked<'_>> {
+            let places = policy.queues.keys().map(|queue| (*port, *queue));
+            places.map(|place| Asked { place, known: look.last.queues.get(&place) }).collect()
         };
         ports.iter().flat_map(queues).collect()
     });
-    if places.as_ref().is_some_and(Vec::is_empty) {
+    if asked.as_ref().is_some_and(Vec::is_empty) {
         return Ok(Counters::default());
     }
     let mut counters = (*look.last).clone();
-    count(client, index, places.as_deref(), look, &mut counters).await?;
-    match wait(client, index, places.as_deref(), look, &mut counters).await {
+    count(client, index, asked.as_deref(), look, &mut counters).await?;
+    match wait(client, index, asked.as_deref(), look, &mut counters).await {
         // BMv2 does not read registers over P4Runtime.
         Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => {}
         outcome => outcome?,
     }
-    if let Some(places) = places {
-        let found = |place: (u16, u8)| (place, counters.queues.remove(&place).unwrap_or_default());
-        counters.queues = places.into_iter().map(found).collect();
+    if let (Some(asked), Some(ports)) = (asked, ports) {
+        let has =
+            |(port, queue): &(u16, u8)| ports.get(port).is_some_and(|port| port.queues.contains_key(queue));
+        counters.queues.retain(|place, _| has(place));
+        for Asked { place, .. } in asked {
+            counters.queues.entry(place).or_default();
+        }
     }
     Ok(counters)
 }
@@ -209,25 +250,29 @@ async fn count(
     look: &Look,
     counters: &mut Counters,
 ) -> Result<(), ClientError> {
-    let (mut filters, mut kinds): (Vec<Entity>, _) = (Vec::new(), BTreeMap::new());
+    // An entity is hundreds of bytes: it is not moved each time that there is one more.
+    let mut filters: Vec<Entity> = Vec::with_capacity(which.map_or(0, |asked| asked.len() * 2).min(FILTERS));
+    let mut kinds = BTreeMap::new();
     for (number, counter) in (0..).zip(Counter::ALL) {
         let Ok(whole) = entity::counter(index, counter.name(), None) else { continue };
         kinds.insert(whole.counter_id, counter);
         filters.extend(
-            cells(index, which, |place| look.counted(number, counter, place))
+            cells(index, which, |asked| look.counted(number, counter, asked))
                 .map(|index| Entity::from(CounterEntry { index, ..whole })),
         );
     }
     let unroutable = entity::counter(index, names::UNROUTABLE, None).ok();
     filters.extend(unroutable.map(Entity::from));
     let mut strays = BTreeMap::new();
-    let ports: Option<BTreeSet<u16>> = which.map(|places| places.iter().map(|(port, _)| *port).collect());
-    for (name, word) in names::STRAYS {
+    let ports: Option<BTreeSet<u16>> = which.map(|asked| asked.iter().map(|asked| asked.place.0).collect());
+    for (number, (name, word)) in (0..).zip(names::STRAYS) {
         let Ok(whole) = entity::counter(index, name, None) else { continue };
         strays.insert(whole.counter_id, word);
-        for port in
-            ports.iter().flatten().map(|port| Some(i64::from(*port))).chain(ports.is_none().then_some(None))
-        {
+        let is_due = |port: &&u16| {
+            look.is_due(number, (**port, 0), look.last.strays.get(&(**port, word)).copied().unwrap_or(0))
+        };
+        let due = ports.iter().flatten().filter(is_due).map(|port| Some(i64::from(*port)));
+        for port in due.chain(ports.is_none().then_some(None)) {
             let index = port.map(|index| trimwire_p4runtime::v1::Index { index });
             filters.push(Entity::from(CounterEntry { index, ..whole }));
         }
@@ -246,7 +291,7 @@ async fn count(
             }
         } else if let (Some(counter), Some(place)) = (kinds.get(&entry.counter_id), place(cell.index)) {
             let count = Count { packets: data.packet_count, bytes: data.byte_count };
-            counters.queues.entry(place).or_default().counts.insert(*counter, count);
+            counters.queues.entry(place).or_default().counts.set(*counter, count);
         }
     }
     Ok(())
@@ -267,7 +312,7 @@ async fn wait(
             occupancy = Some(whole.register_id);
         }
         filters.extend(
-            cells(index, which, |place| look.waited(0, place))
+            cells(index, which, |asked| look.waited(asked))
                 .map(|index| Entity::from(RegisterEntry { index, ..whole.clone() })),
         );
     }
@@ -299,19 +344,20 @@ async fn wait(
 fn cells<'q>(
     index: &Index,
     which: Which<'q>,
-    is_due: impl Fn((u16, u8)) -> bool + 'q,
+    is_due: impl Fn(&Asked<'q>) -> bool + 'q,
 ) -> impl Iterator<Item = Option<trimwire_p4runtime::v1::Index>> + 'q {
-    let places = which.filter(|_| target::reads_cells(index));
-    let whole = places.is_none().then_some(None);
-    let due = places.unwrap_or_default().iter().filter(move |place| is_due(**place));
-    due.map(|place| Some(trimwire_p4runtime::v1::Index { index: cell(*place) })).chain(whole)
+    let asked = which.filter(|_| target::reads_cells(index));
+    let whole = asked.is_none().then_some(None);
+    let due = asked.unwrap_or_default().iter().filter(move |asked| is_due(asked));
+    due.map(|asked| Some(trimwire_p4runtime::v1::Index { index: cell(asked.place) })).chain(whole)
 }
 
 /// In as many Reads as it takes; no filters are no question.
-async fn read_entities(client: &Client, filters: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
+async fn read_entities(client: &Client, mut filters: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
     let mut entities = Vec::new();
-    for piece in filters.chunks(FILTERS) {
-        entities.extend(client.read(piece.to_vec()).await?);
+    while !filters.is_empty() {
+        let rest = filters.split_off(filters.len().min(FILTERS));
+        entities.append(&mut client.read(std::mem::replace(&mut filters, rest)).await?);
     }
     Ok(entities)
 }
@@ -330,16 +376,20 @@ mod tests {
     use super::*;
 
     fn known(packets: i64) -> Look {
-        let counts = [(Counter::Admitted, Count { packets, bytes: packets * 60 })].into();
+        let counts = [(Counter::Admitted, Count { packets, bytes: packets * 60 })].into_iter().collect();
         let queues = [((3, 5), QueueCounters { counts, waiting: None })].into();
         Look { last: Arc::new(Counters { queues, ..Counters::default() }), number: 0 }
+    }
+
+    fn is_asked(look: &Look, array: u32, counter: Counter, place: (u16, u8)) -> bool {
+        look.counted(array, counter, &Asked { place, known: look.last.queues.get(&place) })
     }
 
     #[test]
     fn what_has_counted_is_read_at_each_look_and_what_was_zero_at_each_sixth() {
         let times = |look: &Look, array: u32, counter: Counter| {
             let looks = (0..TURNS).map(|number| Look { number, ..look.clone() });
-            looks.filter(|look| look.counted(array, counter, (3, 5))).count()
+            looks.filter(|look| is_asked(look, array, counter, (3, 5))).count()
         };
         let (busy, quiet) = (known(7), known(0));
         assert_eq!(times(&busy, 0, Counter::Admitted), 6);
@@ -355,7 +405,7 @@ mod tests {
             (1..=60).flat_map(|port| (0..7).map(move |queue| (port, queue))).collect();
         for number in 0..TURNS {
             let look = Look { number, ..known(0) };
-            let due = cells.iter().filter(|place| look.counted(2, Counter::Marked, **place)).count();
+            let due = cells.iter().filter(|place| is_asked(&look, 2, Counter::Marked, **place)).count();
             assert_eq!(due, cells.len() / 6);
         }
     }

@@ -23,6 +23,7 @@ mod filled;
 mod health;
 mod interfaces;
 pub(crate) mod lines;
+pub(crate) mod prober;
 mod reporter;
 mod routes;
 pub(crate) mod status;

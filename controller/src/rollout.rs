@@ -19,10 +19,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::device::{self, DeviceError};
 use crate::engine::board::Board;
 use crate::engine::converge::pipeline_state;
-use crate::engine::driver::{Common, Terms, drive, try_links};
+use crate::engine::driver::{Common, Terms, drive};
 use crate::engine::election::Elections;
 use crate::engine::faults::Detector;
 use crate::engine::lines;
+use crate::engine::prober::Prober;
 use crate::engine::turns::{Goal, Replacements, Seen};
 use crate::engine::wanted::{Reports, Wanted};
 use crate::engine::wires::{Wires, knows_probes};
@@ -301,12 +302,16 @@ impl Work {
                 connecting.spawn(async move { places.work(client).await });
             }
         }
+        let mut probers = Vec::new();
         while let Some(connected) = connecting.join_next().await {
             if let Ok((name, Some(client))) = connected {
                 let detector = self.common.detector.clone();
                 detector.wires(|wires| wires.ready(&name, true));
-                let index = shared.index(&name).clone();
-                self.tasks.spawn(try_links(name, client, index, detector));
+                let shared = Arc::clone(shared);
+                probers.extend(client.take_streams().map(|streams| {
+                    let program = move || Arc::clone(&shared);
+                    Prober::start(name, Arc::new(client), streams.packets, program, detector)
+                }));
             }
         }
         let detector = &self.common.detector;

@@ -133,7 +133,7 @@ pub(crate) fn counter_rows<C>(
 ) -> Vec<CounterRow<C>> {
     let row = |(place, queue): (&(u16, u8), &QueueCounters)| {
         let counted = queue.counts.iter().filter_map(|(counter, held)| {
-            Some((counter.short_name().to_owned(), count(*place, *counter, *held)?))
+            Some((counter.short_name().to_owned(), count(*place, counter, held)?))
         });
         CounterRow {
             switch: switch.to_owned(),

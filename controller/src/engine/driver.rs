@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use trimwire_p4runtime::admin::PortState;
 use trimwire_p4runtime::client::{Arbitration, Client, ClientError};
-use trimwire_p4runtime::p4info::Index;
-use trimwire_p4runtime::v1::{DigestList, PacketIn};
+use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::election::Elections;
 use super::faults::{Detector, Element};
 use super::interfaces::{Listener, PortStream, port_states, tell_ports};
+use super::prober::{Prober, unawaited};
 use super::reporter::Reporter;
 use super::status::{Links, Status, View};
 use super::task::{Action, Event, Runs, Standing, SwitchTask};
@@ -67,8 +67,8 @@ struct Session {
     /// What was last told of it.
     seen: Arbitration,
     digests: Option<mpsc::Receiver<DigestList>>,
-    packets: Option<mpsc::Receiver<PacketIn>>,
     ports: PortStream,
+    _prober: Option<Prober>,
 }
 
 /// How work ended.
@@ -105,7 +105,6 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
     let mut own_order = None;
     let mut seen = (number, Seen::Unknown(String::new()));
     let mut is_well = None;
-    let mut probe_at = started;
     let mut probes = false;
     detector.wires(|wires| wires.ready(&name, false));
     let mut lost = "not reached yet".to_owned();
@@ -170,11 +169,11 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             seen = seen_now;
         }
         let wake = task.poll_timeout();
-        let (told, digests, packets, ports) = match &mut session {
-            Some(Session { client, seen, digests, packets, ports }) => {
-                (Some((&*client, &*seen)), digests.as_mut(), packets.as_mut(), Some((&*client, ports)))
+        let (told, digests, ports) = match &mut session {
+            Some(Session { client, seen, digests, ports, .. }) => {
+                (Some((&*client, &*seen)), digests.as_mut(), Some((&*client, ports)))
             }
-            None => (None, None, None, None),
+            None => (None, None, None),
         };
         // In this order, so that whoever is demoted hears of it before anything else.
         let event = tokio::select! {
@@ -234,7 +233,7 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             done = finished(&mut work) => {
                 work = None;
                 match done {
-                    Done::Connected(connected) => match connected.and_then(|client| begin(client, once.is_some())).inspect_err(|error| {
+                    Done::Connected(connected) => match connected.and_then(|client| begin(client, once.is_some(), &wanted, &detector)).inspect_err(|error| {
                         is_anothers = matches!(error, DeviceError::ElectionIdInUse { .. });
                     }) {
                         Ok(begun) => {
@@ -265,17 +264,6 @@ pub(crate) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             }
             () = sleep_until(started, wake) => {
                 task.handle_timeout(now());
-                continue;
-            }
-            packet = next(packets) => {
-                arrived(&name, wanted.borrow().index(), &detector, &packet);
-                continue;
-            }
-            () = tokio::time::sleep_until(probe_at), if probes => {
-                let current = Arc::clone(&wanted.borrow());
-                let client = session.as_ref().map(|session| &*session.client);
-                probe_at = Instant::now() + wires::PERIOD;
-                probe(&name, client, current.index(), &detector).await;
                 continue;
             }
             list = next(digests) => {
@@ -351,49 +339,6 @@ async fn standing(session: Option<(&Arc<Client>, &Arbitration)>) -> Result<Arbit
     }
 }
 
-/// Tries the links of a switch that is in place, until it is gone or nobody waits any longer.
-pub(crate) async fn try_links(name: String, client: Client, index: Index, detector: Detector) {
-    let mut packets = client.take_streams().map(|streams| streams.packets);
-    let mut probe_at = Instant::now();
-    loop {
-        tokio::select! {
-            packet = next(packets.as_mut()) => arrived(&name, &index, &detector, &packet),
-            () = tokio::time::sleep_until(probe_at) => {
-                probe_at = Instant::now() + wires::PERIOD;
-                probe(&name, Some(&client), &index, &detector).await;
-            }
-        }
-    }
-}
-
-/// Sends probes over a switch's links.
-async fn probe(name: &str, client: Option<&Client>, index: &Index, detector: &Detector) {
-    for (port, frame) in detector.wires(|wires| wires.probes(name)) {
-        let is_sent = match (client, wires::egress_port(index, port)) {
-            (Some(client), Some(metadata)) => unawaited(client.packet_out(frame, metadata)).await,
-            _ => false,
-        };
-        if !is_sent {
-            detector.wires(|wires| wires.unsent(&(name.to_owned(), port)));
-        }
-    }
-}
-
-fn arrived(name: &str, index: &Index, detector: &Detector, packet: &PacketIn) {
-    if let Some(port) = wires::ingress_port(index, packet) {
-        detector.wires(|wires| wires.arrived(&(name.to_owned(), port), &packet.payload));
-    }
-}
-
-/// Who does not read what is sent is not waited for. Whether it was sent.
-async fn unawaited(sending: impl Future<Output = Result<(), ClientError>>) -> bool {
-    tokio::select! {
-        biased;
-        sent = sending => sent.is_ok(),
-        () = std::future::ready(()) => false,
-    }
-}
-
 async fn next<T>(told: Option<&mut mpsc::Receiver<T>>) -> T {
     if let Some(told) = told
         && let Some(message) = told.recv().await
@@ -432,9 +377,19 @@ async fn connect(reach: Reach, bid: u128, is_roll_out: bool) -> Done {
     Done::Connected(Box::new(connected))
 }
 
-fn begin(client: Client, is_roll_out: bool) -> Result<Session, DeviceError> {
-    let seen = client.arbitration()?;
+fn begin(
+    client: Client,
+    is_roll_out: bool,
+    wanted: &watch::Receiver<Arc<Wanted>>,
+    detector: &Detector,
+) -> Result<Session, DeviceError> {
+    let (seen, client) = (client.arbitration()?, Arc::new(client));
     let (digests, packets) = client.take_streams().map(|streams| (streams.digests, streams.packets)).unzip();
+    let prober = packets.map(|packets| {
+        let (name, wanted) = (wanted.borrow().name.clone(), wanted.clone());
+        let shared = move || Arc::clone(&wanted.borrow().shared);
+        Prober::start(name, Arc::clone(&client), packets, shared, detector.clone())
+    });
     let ports = if is_roll_out { PortStream::Silent } else { PortStream::Unasked };
-    Ok(Session { client: Arc::new(client), seen, digests, packets, ports })
+    Ok(Session { client, seen, digests, ports, _prober: prober })
 }

@@ -59,7 +59,7 @@ fn judge(readings: &[Counters]) -> Result<(), String> {
     }
     let total = |reading: &Counters, counters: &[Counter]| -> i64 {
         let count = |queue: &QueueCounters| -> i64 {
-            counters.iter().filter_map(|counter| queue.counts.get(counter)).map(|count| count.packets).sum()
+            counters.iter().filter_map(|counter| queue.counts.get(*counter)).map(|count| count.packets).sum()
         };
         reading.queues.values().map(count).sum()
     };
@@ -84,7 +84,7 @@ fn deficit(earlier: &Counters, later: &Counters) -> (Option<u16>, i64) {
     let by_port = |reading: &Counters, counters: &[Counter]| {
         let mut ports: BTreeMap<u16, i64> = BTreeMap::new();
         for ((port, _), queue) in &reading.queues {
-            let counts = counters.iter().filter_map(|counter| queue.counts.get(counter));
+            let counts = counters.iter().filter_map(|counter| queue.counts.get(*counter));
             *ports.entry(*port).or_default() += counts.map(|count| count.packets).sum::<i64>();
         }
         ports

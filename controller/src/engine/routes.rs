@@ -47,7 +47,7 @@ fn not_known(error: &DeviceError) -> String {
 async fn sent(client: &Client) -> Result<i64, DeviceError> {
     let Some(index) = device::running(client).await? else { return Ok(0) };
     let counters = read_counters(client, &index).await?;
-    let sent = counters.queues.values().filter_map(|queue| queue.counts.get(&Counter::Transmitted));
+    let sent = counters.queues.values().filter_map(|queue| queue.counts.get(Counter::Transmitted));
     Ok(sent.map(|count| count.packets).sum())
 }
 

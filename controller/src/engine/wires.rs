@@ -69,7 +69,7 @@ struct Way {
 }
 
 /// The core. [`Wires::of`] with every file; [`Wires::ready`] and [`Wires::link`] when a switch says
-/// so; every [`PERIOD`] [`Wires::probes`]; [`Wires::arrived`] with each frame that came. Verdicts
+/// so; [`Wires::probes`] as often as it says; [`Wires::arrived`] with each frame that came. Verdicts
 /// that changed are in [`Wires::take_verdicts`].
 #[derive(Debug, Default)]
 pub(crate) struct Wires {
@@ -89,15 +89,20 @@ impl Wires {
     pub(crate) fn of<'n>(&mut self, topology: &Topology, switches: impl Iterator<Item = &'n String>) {
         let mut before = std::mem::take(&mut self.ways);
         self.places.clear();
-        let trunks = switches.flat_map(|name| topology.trunks(name)).filter(|trunk| trunk.is_up);
-        for (number, Trunk { near: from, far: to, macs, .. }) in (0..).zip(trunks) {
+        // A switch has its probes all at once, which costs it and us one message's time, and not
+        // while another has its own.
+        let trunks = (0..).zip(switches).flat_map(|(turn, name)| {
+            topology.trunks(name).into_iter().filter(|trunk| trunk.is_up).map(move |trunk| (turn, trunk))
+        });
+        let trunks: Vec<(u32, Trunk)> = trunks.collect();
+        let rest = rest(trunks.len());
+        for (turn, Trunk { near: from, far: to, macs, .. }) in trunks {
             self.places.insert(macs[0], from.clone());
             let known = before.remove(&from).filter(|way| way.to == to && way.macs == macs);
             let way = known.unwrap_or_else(|| Way {
                 to,
                 macs,
-                // Ways that are probed seldom are not probed at the same time.
-                rests: number,
+                rests: 1 + turn % rest,
                 unanswered: 0,
                 has_answered: false,
                 elsewhere: None,
@@ -140,26 +145,20 @@ impl Wires {
         self.is_trial = true;
     }
 
-    /// Periods between two probes over a link, while they are answered.
-    fn rest(&self) -> u32 {
-        let periods_a_second = 1_000 / u32::try_from(PERIOD.as_millis()).unwrap_or(1_000);
-        let links = u32::try_from(self.ways.len()).unwrap_or(u32::MAX);
-        links.div_ceil(PROBES_A_SECOND / periods_a_second).max(1)
-    }
-
     /// Whether probes cross a link, if it is one.
     fn is_open(&self, from: &Place, to: &Place) -> bool {
         [from, to].into_iter().all(|end| self.ready.contains(&end.0) && !self.down.contains(end))
     }
 
-    /// Frames that a switch is to send now, and from which port; of those that it does not take
-    /// [`Wires::unsent`] hears.
-    pub(crate) fn probes(&mut self, switch: &str) -> Vec<(u16, Vec<u8>)> {
-        let (own, rest) = ((switch.to_owned(), 0)..=(switch.to_owned(), u16::MAX), self.rest());
+    /// Frames that a switch is to send now, so many periods after the last call, and from which
+    /// port; of those that it does not take [`Wires::unsent`] hears. And in how many periods to ask
+    /// again.
+    pub(crate) fn probes(&mut self, switch: &str, passed: u32) -> (Vec<(u16, Vec<u8>)>, u32) {
+        let (own, rest) = ((switch.to_owned(), 0)..=(switch.to_owned(), u16::MAX), rest(self.ways.len()));
         let mut from = own.start().clone();
         let ways = self.ways.range(own).filter(|(from, way)| self.is_open(from, &way.to));
         let open: Vec<u16> = ways.map(|((_, port), _)| *port).collect();
-        let mut frames = Vec::new();
+        let (mut frames, mut next) = (Vec::new(), None);
         for port in open {
             from.1 = port;
             // What answers is judged as it does.
@@ -169,9 +168,12 @@ impl Wires {
             let Some(way) = self.ways.get_mut(&from) else { continue };
             // Whether a link is dead is not waited for: it has its probes one after another.
             let is_silent = way.has_answered && (1..=LONG_PATIENCE).contains(&way.unanswered);
-            let rests = way.rests % rest;
-            way.rests = rests.checked_sub(1).unwrap_or(rest - 1);
+            let rests = way.rests.min(rest).saturating_sub(passed);
+            way.rests = if rests == 0 { rest } else { rests };
             let is_due = if self.is_trial { !way.is_tried() } else { rests == 0 || is_silent };
+            // What was asked a moment ago may have to be asked again.
+            let again = if is_due { 1 } else { way.rests };
+            next = Some(next.map_or(again, |next: u32| next.min(again)));
             if !is_due {
                 continue;
             }
@@ -183,7 +185,7 @@ impl Wires {
             frame.resize(FRAME_BYTES, 0);
             frames.push((port, frame));
         }
-        frames
+        (frames, next.filter(|_| !self.is_trial).unwrap_or(1))
     }
 
     /// A probe that its switch did not take: that says nothing of the cable.
@@ -287,6 +289,12 @@ impl Wires {
         }
         links
     }
+}
+
+/// Periods between two probes over one of so many ways, while they are answered.
+fn rest(ways: usize) -> u32 {
+    let periods_a_second = 1_000 / u32::try_from(PERIOD.as_millis()).unwrap_or(1_000);
+    u32::try_from(ways).unwrap_or(u32::MAX).div_ceil(PROBES_A_SECOND / periods_a_second).max(1)
 }
 
 impl Way {

@@ -210,7 +210,7 @@ fn queues(registry: &mut Registry, status: &Status) {
         })
     };
     let count = |queue: &QueueCounters, cells: &[Cell]| {
-        let counted = cells.iter().filter_map(|cell| queue.counts.get(cell)).copied();
+        let counted = cells.iter().filter_map(|cell| queue.counts.get(*cell));
         counted.reduce(|sum, more| Count {
             packets: sum.packets.saturating_add(more.packets),
             bytes: sum.bytes.saturating_add(more.bytes),

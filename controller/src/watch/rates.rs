@@ -39,7 +39,7 @@ impl Rates {
         };
         let seconds = at_ns.saturating_sub(from_ns) as f64 / 1e9;
         show::counter_rows(fabric, switch, now, |place, counter, now| {
-            let before = before.queues.get(&place).and_then(|queue| queue.counts.get(&counter)).copied();
+            let before = before.queues.get(&place).and_then(|queue| queue.counts.get(counter));
             let before = before.unwrap_or_default();
             let packets = increase(before.packets, now.packets);
             // Two readings at one moment have no rate.
@@ -62,8 +62,8 @@ mod tests {
 
     fn read(transmitted: i64, tail: i64) -> Counters {
         let count = |packets| Count { packets, bytes: packets * 100 };
-        let counts =
-            BTreeMap::from([(Counter::Transmitted, count(transmitted)), (Counter::TailDropped, count(tail))]);
+        let held = [(Counter::Transmitted, count(transmitted)), (Counter::TailDropped, count(tail))];
+        let counts = held.into_iter().collect();
         let queue = QueueCounters { counts, waiting: Some(Waiting { now: 7, peak: Some(9) }) };
         Counters { queues: BTreeMap::from([((3, 5), queue)]), ..Counters::default() }
     }

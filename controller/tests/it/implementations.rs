@@ -188,7 +188,13 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
     };
     let status = in_place(3, 0).await;
     assert_eq!(status.counters.queues.len(), 4 * 7);
-    assert!(status.counters.queues.values().all(|queue| queue.counts.len() == 8 && queue.waiting.is_none()));
+    assert!(
+        status
+            .counters
+            .queues
+            .values()
+            .all(|queue| queue.counts.iter().count() == 8 && queue.waiting.is_none())
+    );
     drop(first);
     let _second = start(&address.to_string());
     in_place(status.tally.succeeded + 3, 1).await;

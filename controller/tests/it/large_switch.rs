@@ -49,7 +49,7 @@ async fn switches_of_17_64_and_256_ports_pass_their_health_check_and_are_counted
         let controller = Controller::start(&fabric, &artifacts, &options).await.unwrap();
         eventually("counted", || {
             let counters = controller.status().switches["s1"].counters.clone();
-            let whole = counters.queues.values().filter(|queue| queue.counts.len() == 8).count();
+            let whole = counters.queues.values().filter(|queue| queue.counts.iter().count() == 8).count();
             let occupied = counters
                 .queues
                 .values()

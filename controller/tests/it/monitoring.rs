@@ -21,7 +21,8 @@ fn exported() -> (BTreeSet<String>, String) {
     let mut switch = SwitchStatus::default();
     (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
     switch.trimming.insert((1, 5), TrimmingStatus::default());
-    let counters = Counter::ALL.map(|counter| (counter, Count { packets: 1, bytes: 1 })).into();
+    let counters =
+        Counter::ALL.map(|counter| (counter, Count { packets: 1, bytes: 1 })).into_iter().collect();
     let waiting = Some(Waiting { now: 1, peak: Some(1) });
     let counted = Arc::make_mut(&mut switch.counters);
     counted.queues.insert((1, 5), QueueCounters { counts: counters, waiting });

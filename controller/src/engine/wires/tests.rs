@@ -47,7 +47,7 @@ impl Net {
     /// All probes once; `cable` says where each comes out, and how many of 100 frames with it.
     fn probe(&mut self, cable: impl Fn(&str) -> Option<(&'static str, u32)>) {
         for switch in ["leaf1", "leaf2", "spine1"] {
-            for (port, mut frame) in self.wires.probes(switch) {
+            for (port, mut frame) in self.wires.probes(switch, 1).0 {
                 let from = (switch.to_owned(), port);
                 let Some((to, came)) = cable(&words(&from)) else { continue };
                 let [departed, arrived] = self.counts.entry(from).or_default();
@@ -191,7 +191,7 @@ fn a_switch_that_counts_anew_loses_nothing_and_one_that_is_not_ready_is_not_judg
     assert!(net.told().is_empty(), "counts that go backwards at either end");
     net.wires.ready("spine1", false);
     for _ in 0..2 * LONG_PATIENCE {
-        assert!(net.wires.probes("leaf1").is_empty());
+        assert!(net.wires.probes("leaf1", 1).0.is_empty());
     }
     net.wires.ready("spine1", true);
     net.wires.link("leaf2", 1, false);
@@ -210,7 +210,7 @@ fn a_switch_that_counts_anew_loses_nothing_and_one_that_is_not_ready_is_not_judg
 fn frames_that_a_stranger_sends_change_nothing() {
     let mut net = Net::new();
     net.probe(Net::straight);
-    let (port, probe) = net.wires.probes("leaf1").remove(0);
+    let (port, probe) = net.wires.probes("leaf1", 1).0.remove(0);
     assert_eq!((port, probe.len()), (1, FRAME_BYTES));
     // From a host's port, cut short, of another type, from an address that is no port's.
     for length in 0..22 {
@@ -254,7 +254,7 @@ fn another_file_forgets_links_that_are_gone_or_lead_elsewhere() {
 fn round(wires: &mut Wires, switches: &[String], is_alive: impl Fn(&Place) -> bool) -> usize {
     let mut sent = 0;
     for switch in switches {
-        for (port, frame) in wires.probes(switch) {
+        for (port, frame) in wires.probes(switch, 1).0 {
             let from = (switch.clone(), port);
             sent += 1;
             if is_alive(&from) {
@@ -277,7 +277,7 @@ topology:
     let mut wires = Wires::default();
     wires.of(&Topology::of(&fabric), switches.iter());
     switches.iter().for_each(|name| wires.ready(name, true));
-    let (ways, rest) = (wires.ways.len(), wires.rest() as usize);
+    let (ways, rest) = (wires.ways.len(), rest(wires.ways.len()) as usize);
     assert_eq!((ways, rest), (4_096, 33), "125 a round, four rounds a second");
     let sent: Vec<usize> = (0..2 * rest).map(|_| round(&mut wires, &switches, |_| true)).collect();
     assert_eq!(sent.iter().sum::<usize>(), 2 * ways);
@@ -301,7 +301,7 @@ fn a_trial_asks_each_link_until_it_answers_and_tells_which_it_knows_nothing_of()
     let half = |from: &str| Net::straight(from).filter(|_| from != "leaf2:1" && from != "spine1:2");
     net.probe(half);
     assert!(!net.wires.are_tried());
-    assert!(net.wires.probes("leaf1").is_empty(), "it has answered");
+    assert!(net.wires.probes("leaf1", 1).0.is_empty(), "it has answered");
     for _ in 0..=PATIENCE {
         net.probe(half);
     }
