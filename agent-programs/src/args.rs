@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options of every command that opens a link, and what they mean for endpoints.
 
-use crate::settings::{Setting, Settings};
+use crate::settings::{RateAlgorithm, Setting, Settings};
 use crate::units::{rate, time_ns};
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nix::net::if_::if_nametoindex;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,8 +14,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
-    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Receive, Shared, UdpConfig,
-    UdpLink, on_sockets,
+    DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Shared, UdpConfig, UdpLink, on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
@@ -43,14 +42,6 @@ pub(crate) struct LinkArgs {
     /// that rank 0 draws].
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// How to receive. `raw` reads whole IP packets: use it behind switches that trim without
-    /// correcting lengths. `raw` needs root.
-    #[arg(long, value_enum, default_value = "socket")]
-    pub(crate) receive: ReceiveName,
-    /// UDP checksum of DATA. `filled` lets the kernel handle many packets in one piece; the
-    /// switches must zero it when they trim. Use `zero` with other switches.
-    #[arg(long, value_enum, default_value = "filled")]
-    pub(crate) checksums: ChecksumsName,
     /// Seal packets with the key in this file, and believe no others. It holds 16 or 32 bytes, the
     /// same on all ranks.
     #[arg(long, env = "TRIMWIRE_SEAL_KEY", value_name = "FILE")]
@@ -73,46 +64,14 @@ pub(crate) struct LinkArgs {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Set what experiments change: row-log2, source-ports and others. A wrong key lists
-    /// all.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<Setting>,
-}
-
-#[derive(Args)]
-pub(crate) struct RateArgs {
     /// Send at most this many bits of frames per second [default: the speed of the interface; 10G
     /// where it has none].
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub(crate) bitrate: Option<u64>,
-    /// Queueing time from which switches trim: the fabric file's least shallow_at over the line
-    /// rate [default: 20us]. Rate algorithms tell an empty queue from a congested one by it. Set it
-    /// on slow links.
-    #[arg(long, value_parser = time_ns, value_name = "TIME")]
-    pub(crate) trim_delay: Option<u64>,
-    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay) [default: dctcp;
-    /// fixed with --adaptive trim-feedback or progress].
-    #[arg(long, value_enum)]
-    pub(crate) rate_algorithm: Option<RateAlgorithm>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RateAlgorithm {
-    Fixed,
-    Timely,
-    Dctcp,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReceiveName {
-    Socket,
-    Raw,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ChecksumsName {
-    Filled,
-    Zero,
+    /// Say what an unusual network needs, such as receive=raw, checksums=zero or trim-delay=1ms, or
+    /// what an experiment changes. A wrong key lists all.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<Setting>,
 }
 
 /// `IP` or `IP:PORT`. A zone (`fe80::1%eth0`) may be given, and is not needed: link-local packets
@@ -223,14 +182,14 @@ impl LinkArgs {
         world: u16,
         peers: BTreeMap<u16, SocketAddr>,
         fallback: SocketAddr,
-        rate: (&RateArgs, RateAlgorithm),
+        usual_rate: RateAlgorithm,
         channels: u16,
     ) -> Result<(EndpointConfig, Vec<UdpLink>), Failure> {
         let given = self.own_addresses()?;
         let (own, port) =
             if given.is_empty() { (vec![fallback.ip()], fallback.port()) } else { (given, self.port()) };
         let ip = own.first().copied().unwrap_or(fallback.ip());
-        let mut config = self.endpoint(rank, world, &own, rate);
+        let mut config = self.endpoint(rank, world, &own, usual_rate);
         config.seal = self.seal_key()?;
         if let Some((&rank, &peer)) = peers.iter().find(|(_, peer)| peer.is_ipv4() != ip.is_ipv4()) {
             return Err(failed(LinkError::Family { rank, peer, own: ip }));
@@ -239,26 +198,26 @@ impl LinkArgs {
         Ok((config, self.links(&own, port, channels)?))
     }
 
-    /// An endpoint's configuration, without key and peers.
+    /// An endpoint's configuration, without key and peers. The rate algorithm is the usual one
+    /// unless another was set.
     pub(crate) fn endpoint(
         &self,
         rank: u16,
         world: u16,
         own: &[IpAddr],
-        rate: (&RateArgs, RateAlgorithm),
+        usual_rate: RateAlgorithm,
     ) -> EndpointConfig {
-        let (settings, bitrate) = (self.settings(), rate.0.bitrate);
+        let settings = self.settings();
         let mut config = EndpointConfig::new(
             rank,
             world,
-            bitrate.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS),
+            self.bitrate.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS),
         );
         config.mtu = self.mtu;
         config.job = settings.job.unwrap_or(0);
         config.seed = self.seed();
         config.reliability = self.reliability();
-        let (args, algorithm) = rate;
-        config.rate = match algorithm {
+        config.rate = match settings.rate_algorithm.unwrap_or(usual_rate) {
             RateAlgorithm::Fixed => RateConfig::Fixed(None),
             RateAlgorithm::Timely => RateConfig::Timely(TimelyConfig {
                 t_low_ns: settings.t_low_ns,
@@ -267,11 +226,11 @@ impl LinkArgs {
             }),
             RateAlgorithm::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
         };
-        config.trim_delay_ns = args.trim_delay.unwrap_or(config.trim_delay_ns);
+        config.trim_delay_ns = settings.trim_delay_ns.unwrap_or(config.trim_delay_ns);
         config.traffic = if settings.droppable { Traffic::Droppable } else { Traffic::Trimmable };
         let mut config = on_sockets(config);
         // What was asked for is kept to; what the card does is the card's business.
-        config.pace_at_line = bitrate.is_some();
+        config.pace_at_line = self.bitrate.is_some();
         config.timeouts.give_up_ns = self.timeout;
         // Who waits for somebody who waits for a dead rank is told of that rank by then.
         config.timeouts.patience_ns = self.idle_timeout.unwrap_or(self.timeout.saturating_mul(6));
@@ -284,11 +243,8 @@ impl LinkArgs {
         let settings = self.settings();
         let config = UdpConfig {
             data_sockets: settings.source_ports,
-            receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
-            checksums: match self.checksums {
-                ChecksumsName::Filled => Checksums::Filled,
-                ChecksumsName::Zero => Checksums::Zero,
-            },
+            receive: settings.receive,
+            checksums: settings.checksums,
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         };
         UdpLink::open_channels(&config, channels, &Shared::default()).map_err(failed)

@@ -28,7 +28,8 @@ pub(crate) enum Command {
     Perf(Perf),
     /// Run a parameter server: sum what workers push, until they leave.
     Serve(Box<ServeArgs>),
-    /// Watch running ranks: rates, trims, losses and round trips, by peer and path.
+    /// Watch running ranks: rates, trims, losses and round trips, by peer and path. Without a
+    /// terminal, one interval.
     Top(TopArgs),
     /// Find what slows down this host, or the path to another one.
     Doctor(Box<DoctorArgs>),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the ranks of `perf` find each other: as torchrun says, or by addresses written out.
 
-use crate::args::{Address, LinkArgs, RateAlgorithm, RateArgs};
+use crate::args::{Address, LinkArgs};
+use crate::settings::RateAlgorithm;
 use crate::way::hosts;
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
@@ -63,7 +64,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) channels: Option<u16>,
     /// Whether as many channels as processors allow would do.
     pub(crate) by_cores: bool,
-    pub(crate) rate: (&'a RateArgs, RateAlgorithm),
+    /// Rate algorithm, unless another was set.
+    pub(crate) usual_rate: RateAlgorithm,
     /// A rank that there has to be.
     pub(crate) root: u16,
     /// Job and seed that the rank must have, where it repeats a run.
@@ -101,7 +103,7 @@ fn at_peers(args: &Caller<'_>) -> Result<Met, Failure> {
         (0..).zip(given.peers.iter().map(|peer| peer.or_port(port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
     let (endpoint, links) =
-        args.link.parts(rank, world, peers, own, args.rate, args.channels.unwrap_or(1))?;
+        args.link.parts(rank, world, peers, own, args.usual_rate, args.channels.unwrap_or(1))?;
     let (job, seed) = (endpoint.job, args.link.seed());
     Ok(Met { rank, world, job, seed, hosts, agreed: false, mtu: None, endpoint, links })
 }
@@ -132,7 +134,7 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     let most = args.channels.into_iter().chain(alone).max().unwrap_or(1);
     let mut links = args.link.links(&own, args.link.port.unwrap_or(0), most)?;
     let link = links.first().ok_or_else(|| failed(anyhow!("no link")))?;
-    let mut endpoint = args.link.endpoint(rank, world, &own, args.rate);
+    let mut endpoint = args.link.endpoint(rank, world, &own, args.usual_rate);
     // A run that is repeated has the job and seed that it had.
     let (job, seed) = (args.repeats)(rank)?.unzip();
     let offer = Offer {

@@ -2,11 +2,12 @@
 //! `trimwire-agent serve`: a parameter server.
 
 use crate::agreement;
-use crate::args::{LinkArgs, RateAlgorithm, RateArgs, start};
+use crate::args::{LinkArgs, start};
 use crate::meet::{Caller, Met, RendezvousArgs};
 use crate::operation::Operation;
 use crate::publish::Publisher;
 use crate::report::Totals;
+use crate::settings::RateAlgorithm;
 use crate::transcript::{FaultShares, Files, Recorded, TranscriptArgs, ended, notice, served};
 use crate::units::bytes_text;
 use crate::{Failure, bad_input, failed, print};
@@ -38,8 +39,6 @@ pub(crate) struct ServeArgs {
     servers: Vec<u16>,
     #[command(flatten)]
     link: LinkArgs,
-    #[command(flatten)]
-    rate: RateArgs,
     #[command(flatten)]
     transcript: TranscriptArgs,
 }
@@ -196,7 +195,7 @@ fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
         by_cores: false,
         rendezvous: &args.rendezvous,
         link: &link,
-        rate: (&args.rate, args.rate.rate_algorithm.unwrap_or(RateAlgorithm::Dctcp)),
+        usual_rate: RateAlgorithm::Dctcp,
         root: 0,
         repeats: &repeats,
     }

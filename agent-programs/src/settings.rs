@@ -1,42 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--set KEY=VALUE`: what experiments and tests change, and users leave alone.
+//! `--set KEY=VALUE`: what unusual networks need, and what experiments and tests change.
 
 use crate::transcript::FaultShares;
 use crate::units::time_ns;
 use std::fmt::Display;
 use std::str::FromStr;
+use trimwire_agent::driver::{Checksums, Receive};
 use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding};
+
+/// How the rate is found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RateAlgorithm {
+    Fixed,
+    /// By delay.
+    Timely,
+    /// By trims, marks and losses.
+    Dctcp,
+}
 
 /// All settings. `None`: what the rest of the program chooses.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    pub(crate) checksums: Checksums,
     pub(crate) coordinates_per_packet: Option<usize>,
     pub(crate) decoding: Decoding,
     pub(crate) droppable: bool,
     pub(crate) faults: Option<FaultShares>,
     pub(crate) job: Option<u8>,
     pub(crate) layer_class: u8,
+    pub(crate) rate_algorithm: Option<RateAlgorithm>,
+    pub(crate) receive: Receive,
     pub(crate) rendezvous_timeout_ns: u64,
     pub(crate) row_log2: u8,
     pub(crate) source_ports: u16,
     pub(crate) t_high_ns: Option<u64>,
     pub(crate) t_low_ns: Option<u64>,
+    pub(crate) trim_delay_ns: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            checksums: Checksums::Filled,
             coordinates_per_packet: None,
             decoding: Decoding::Unbiased,
             droppable: false,
             faults: None,
             job: None,
             layer_class: 0,
+            rate_algorithm: None,
+            receive: Receive::Socket,
             rendezvous_timeout_ns: 60_000_000_000,
             row_log2: DEFAULT_ROW_LOG2,
             source_ports: 16,
             t_high_ns: None,
             t_low_ns: None,
+            trim_delay_ns: None,
         }
     }
 }
@@ -44,7 +63,10 @@ impl Default for Settings {
 type Put = fn(&mut Settings, &str) -> Result<(), String>;
 
 /// docs/reference/agent.md says what each means.
-const KEYS: [(&str, Put); 11] = [
+const KEYS: [(&str, Put); 15] = [
+    ("checksums", |s, v| {
+        one_of(&mut s.checksums, &[("filled", Checksums::Filled), ("zero", Checksums::Zero)], v)
+    }),
     ("coordinates-per-packet", |s, v| some(&mut s.coordinates_per_packet, v.parse(), v)),
     ("decoding", |s, v| {
         let names = [("unbiased", Decoding::Unbiased), ("mmse", Decoding::Mmse), ("paper", Decoding::Paper)];
@@ -60,6 +82,12 @@ const KEYS: [(&str, Put); 11] = [
         s.layer_class = within(0..=3, v)? as u8;
         Ok(())
     }),
+    ("rate-algorithm", |s, v| {
+        use RateAlgorithm::{Dctcp, Fixed, Timely};
+        let names = [("fixed", Fixed), ("dctcp", Dctcp), ("timely", Timely)];
+        one_of(&mut s.rate_algorithm, &names.map(|(name, algorithm)| (name, Some(algorithm))), v)
+    }),
+    ("receive", |s, v| one_of(&mut s.receive, &[("socket", Receive::Socket), ("raw", Receive::Raw)], v)),
     ("rendezvous-timeout", |s, v| {
         s.rendezvous_timeout_ns = time_ns(v)?;
         Ok(())
@@ -74,6 +102,7 @@ const KEYS: [(&str, Put); 11] = [
     }),
     ("t-high", |s, v| some(&mut s.t_high_ns, time_ns(v), v)),
     ("t-low", |s, v| some(&mut s.t_low_ns, time_ns(v), v)),
+    ("trim-delay", |s, v| some(&mut s.trim_delay_ns, time_ns(v), v)),
 ];
 
 fn some<T, E: Display>(slot: &mut Option<T>, value: Result<T, E>, text: &str) -> Result<(), String> {
@@ -149,6 +178,7 @@ mod tests {
         assert!(error("job").contains("job: ''"));
         assert!(error("source-ports=0").contains("source-ports: '0' (valid: 1 to 256)"));
         assert!(error("decoding=fast").contains("decoding: 'fast' (valid: unbiased, mmse, paper)"));
+        assert!(error("receive=cooked").contains("receive: 'cooked' (valid: socket, raw)"));
         assert!(error("faults=drop=2").contains("'2' is not in [0, 1)"));
     }
 }

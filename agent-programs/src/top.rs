@@ -20,9 +20,6 @@ pub(crate) struct TopArgs {
     /// Refresh this often.
     #[arg(short = 'i', long, default_value = "1s", value_parser = crate::units::time_ns, value_name = "TIME")]
     interval: u64,
-    /// Print one table, of one interval. The default without a terminal.
-    #[arg(long)]
-    once: bool,
     /// Print a line for each path as well.
     #[arg(long)]
     paths: bool,
@@ -125,7 +122,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<bool, Failure> {
     if args.interval == 0 {
         return Err(bad_input(anyhow!("--interval 0: two looks at once show nothing")));
     }
-    let live = std::io::stdout().is_terminal() && !args.once;
+    let live = std::io::stdout().is_terminal();
     let clock = Clock::start();
     let look = || {
         args.ranks.iter().map(|&address| {

@@ -30,8 +30,8 @@ DROPPABLE = 19 << 2 | 0b10
 """Traffic class of neighbours: droppable and ECN-capable, in the queue of the gradients of class 0."""
 MODES = {
     "trim": ("trim", ["--loss", "0.01"], DROPPABLE),
-    "trim, line rate": ("trim", ["--loss", "0.01", "--rate-algorithm", "fixed"], DROPPABLE),
-    "trim, TIMELY": ("trim", ["--loss", "0.01", "--rate-algorithm", "timely", "--set", "t-low=6ms", "--set", "t-high=20ms"], DROPPABLE),
+    "trim, line rate": ("trim", ["--loss", "0.01", "--set", "rate-algorithm=fixed"], DROPPABLE),
+    "trim, TIMELY": ("trim", ["--loss", "0.01", "--set", "rate-algorithm=timely", "--set", "t-low=6ms", "--set", "t-high=20ms"], DROPPABLE),
     "drop": ("selective", ["--set", "droppable=true", "--loss", "0.01"], DROPPABLE),
     "drop + repair": ("marking", ["--set", "droppable=true", "--reliable"], DROPPABLE),
     "Gloo": ("drop-tail", None, 0),
@@ -96,7 +96,7 @@ def ours(lab: Lab, options: argparse.Namespace, words: list[str]) -> dict[str, o
     peers = ",".join(address(rank) for rank in range(lab.world))
     common = ["perf", "all-reduce", "--world", str(lab.world), "--peers", peers, "-b", str(options.size), "-e", str(options.size), "-w", "2"]
     trim_delay = f"{SHALLOW_AT * 8 * 10**6 // lab.rate}us"
-    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--trim-delay", trim_delay, "--channels", "1", "--timeout", "30s", "--json", *words]
+    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--set", f"trim-delay={trim_delay}", "--channels", "1", "--timeout", "30s", "--json", *words]
     agent = str(options.programs / "trimwire-agent")
     ranks = [lab.start(f"r{rank}", [agent, *common, "--rank", str(rank)]) for rank in range(lab.world)]
     end = time.monotonic() + options.limit

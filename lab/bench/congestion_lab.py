@@ -160,7 +160,7 @@ class Lab:
         for port in range(1, self.world + 2):
             words += ["-i", f"{port}@p{port}"]
         for port in range(1, self.world + 1):
-            words += ["--port-rate", f"{port}={self.rate}bps"]
+            words += ["--rate", f"{port}={self.rate}bps"]
         self.switch = self.start("switch", [str(self.programs / "trimwire-switch"), *words, "--", "--grpc-server-addr", GRPC])
 
     def start(self, space: str, words: list[str], environment: dict[str, str] | None = None, talk: bool = False) -> subprocess.Popen[str]:

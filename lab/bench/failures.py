@@ -262,7 +262,7 @@ def case(programs: Path, bmv2: str | None, name: str, seconds: float) -> dict[st
         load = fabric.load
         before = seconds / 3
         world = {"WORLD_SIZE": "4", "MASTER_ADDR": address("h1"), "MASTER_PORT": "29500"}
-        words = ["perf", "all-reduce", "-b", load.size, "-e", load.size, "--trim-delay", load.trim_delay, "--json"]
+        words = ["perf", "all-reduce", "-b", load.size, "-e", load.size, "--set", f"trim-delay={load.trim_delay}", "--json"]
         # As many operations as take about that long.
         first = json.loads(all_reduce(fabric, world, [*words, "-n", "20"])[1])
         count = max(20, round(seconds / first["rows"][0]["seconds"]))

@@ -170,7 +170,7 @@ class TrimwireSwitch(FabricSwitch):
         """See above."""
         words = [programs.ours(self.program), "--no-p4", "--device-id", str(self.device_id)]
         for port, interface, rate_bps in interfaces:
-            words += ["-i", f"{port}@{interface}", "--port-rate", f"{port}={rate_bps}bps"]
+            words += ["-i", f"{port}@{interface}", "--rate", f"{port}={rate_bps}bps"]
         return [*words, "--", "--grpc-server-addr", f"127.0.0.1:{self.grpc_port}", "--cpu-port", str(CPU_PORT)]
 
 

@@ -134,11 +134,11 @@ impl Way {
             return Finding::new(check, State::Fine, found, "");
         }
         if self.zero.trimmed > 0 {
-            let advice = "--checksums zero: this fabric mends lengths, and leaves checksums wrong";
+            let advice = "--set checksums=zero: this fabric mends lengths, and leaves checksums wrong";
             return Finding::new(check, State::Bad, told(&self.zero), advice);
         }
         if raw_trimmed {
-            let advice = "--receive raw --checksums zero: this fabric trims and leaves lengths as they were, which ordinary sockets refuse";
+            let advice = "--set receive=raw --set checksums=zero: this fabric trims and leaves lengths as they were, which ordinary sockets refuse";
             return Finding::new(check, State::Bad, told(self.raw.as_ref().unwrap_or(&self.filled)), advice);
         }
         if of.saturating_sub(self.filled.whole) > of / 50 {
@@ -230,7 +230,7 @@ mod tests {
         bad(|way| drop(way.dscp.small.remove(&7)), "DSCP", "nothing came of DSCP 7");
         bad(|way| way.unchecked = Tally::default(), "checksums", "firewall");
         let nothing_trimmed = |way: &mut Way| way.filled = Tally { whole: 100, ..Tally::default() };
-        bad(nothing_trimmed, "trimming", "--checksums zero");
+        bad(nothing_trimmed, "trimming", "--set checksums=zero");
         bad(
             |way| {
                 way.filled = Tally { whole: 100, ..Tally::default() };
@@ -238,7 +238,7 @@ mod tests {
                 way.raw = Some(Tally { whole: 100, trimmed: 1_900, ..Tally::default() });
             },
             "trimming",
-            "--receive raw",
+            "receive=raw",
         );
         bad(
             |way| {

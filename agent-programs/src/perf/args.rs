@@ -2,9 +2,10 @@
 //! Options of `perf`.
 
 use crate::Failure;
-use crate::args::{LinkArgs, RateAlgorithm, RateArgs};
+use crate::args::LinkArgs;
 use crate::meet::{Caller, Met, RendezvousArgs};
 use crate::operation::Operation;
+use crate::settings::RateAlgorithm;
 use crate::transcript::TranscriptArgs;
 use crate::units::bytes;
 use clap::{Args, ValueEnum};
@@ -52,8 +53,6 @@ pub(crate) struct PerfArgs {
     pub(crate) channels: Option<u16>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
-    #[command(flatten)]
-    pub(crate) rate: RateArgs,
     /// Choose the planes of each operation, up to --planes, from how the one before fared.
     /// Algorithms: netsense, da1 to da5, trim-feedback, progress, fixed; with parameters,
     /// da5:k_min=0.1,alpha=1.5.
@@ -90,10 +89,10 @@ pub(crate) struct PushPullArgs {
 
 impl PerfArgs {
     /// An algorithm that says how fast data leaves is not to be second-guessed by another one.
-    pub(crate) fn rate_algorithm(&self) -> RateAlgorithm {
+    fn usual_rate(&self) -> RateAlgorithm {
         let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
         let paces = self.adaptive.as_ref().is_some_and(paces);
-        self.rate.rate_algorithm.unwrap_or(if paces { RateAlgorithm::Fixed } else { RateAlgorithm::Dctcp })
+        if paces { RateAlgorithm::Fixed } else { RateAlgorithm::Dctcp }
     }
 }
 
@@ -106,7 +105,7 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
         // Servers have one. What is recorded is to be repeated with other processors, too.
         channels: args.channels.or((args.operation == Operation::PushPull).then_some(1)),
         by_cores: args.transcript.is_empty(),
-        rate: (&args.rate, args.rate_algorithm()),
+        usual_rate: args.usual_rate(),
         root: args.root,
         repeats: &repeats,
     }

@@ -174,7 +174,7 @@ fn a_running_rank_tells_prometheus_what_it_does() {
         text.contains("trimwire_agent_path_sent_packets_total{peer=\"1\",source=\"127.0.0.1\",source_port="),
         "{text}"
     );
-    let (code, table, stderr) = finish(start(&format!("top 127.0.0.1:{web} --once --paths -i 100ms")));
+    let (code, table, stderr) = finish(start(&format!("top 127.0.0.1:{web} --paths -i 100ms")));
     assert_eq!(code, Some(0), "{stderr}");
     let first: Vec<&str> = table.lines().nth(1).expect("a peer").split_whitespace().collect();
     assert_eq!(first[..3], ["0", "1", "all"], "{table}");
@@ -184,7 +184,7 @@ fn a_running_rank_tells_prometheus_what_it_does() {
         rank.kill().expect("runs");
         rank.wait().expect("ends");
     }
-    let (code, _, stderr) = finish(start(&format!("top 127.0.0.1:{web} --once -i 10ms")));
+    let (code, _, stderr) = finish(start(&format!("top 127.0.0.1:{web} -i 10ms")));
     assert!(code == Some(1) && stderr.contains(&format!("--metrics 127.0.0.1:{web}")), "{stderr}");
 }
 

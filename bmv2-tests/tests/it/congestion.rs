@@ -49,7 +49,7 @@ fn reduce(network: &Network, programs: &Programs, senders: &[usize], words: &str
             // Ranks that meet over TCP all listen before the first one sends.
             let words = format!(
                 "perf reduce --rank {rank} --world {world} --master-addr 10.0.0.2 --bind 10.0.0.{host} --algorithm direct \
-                 -n 1 -w 0 {words} --rate-algorithm fixed --bitrate {bitrate} --timeout 20s --record {}",
+                 -n 1 -w 0 {words} --set rate-algorithm=fixed --bitrate {bitrate} --timeout 20s --record {}",
                 record.display()
             );
             network.agent(host, &words).expect("rank starts")
@@ -313,8 +313,7 @@ fn raw_reception_decodes_what_a_switch_trimmed_without_mending_lengths() {
     let record = std::env::temp_dir().join(format!("trimwire-careless-{}", std::process::id()));
     let agent = |host: &Namespace, words: &str| {
         // Ranks are given, not met over TCP. The switch leaves checksums alone, too.
-        let all =
-            "perf broadcast --world 2 --peers 10.0.0.1,10.0.0.2 -b 512K -e 512K -n 1 -w 0 --checksums zero";
+        let all = "perf broadcast --world 2 --peers 10.0.0.1,10.0.0.2 -b 512K -e 512K -n 1 -w 0 --set checksums=zero";
         let mut command = host.command(&programs.agent);
         command.args(all.split(' ')).args(words.split_whitespace()).args(["--timeout", "15s", "--json"]);
         Running::start(&mut command).expect("agent")
@@ -322,8 +321,8 @@ fn raw_reception_decodes_what_a_switch_trimmed_without_mending_lengths() {
     std::thread::scope(|scope| {
         // Four planes of 448 coordinates.
         let switch = scope.spawn(|| careless_switch(&ends, 286, &stop));
-        let receiver = agent(h2, &format!("--rank 1 --receive raw --record {}", record.display()));
-        let sender = agent(h1, "--rank 0 --rate-algorithm fixed --bitrate 50M");
+        let receiver = agent(h2, &format!("--rank 1 --set receive=raw --record {}", record.display()));
+        let sender = agent(h1, "--rank 0 --set rate-algorithm=fixed --bitrate 50M");
         let (sent, received) = (sender.json(LIMIT), receiver.json(LIMIT));
         stop.store(true, Ordering::Relaxed);
         let relayed = switch.join().expect("no panic").expect("relays");
@@ -386,7 +385,7 @@ fn hostile_datagrams_are_counted_and_ignored() {
                 std::thread::sleep(JUNK_EVERY);
             }
         });
-        let words = "perf broadcast --world 2 --peers 10.0.0.1,10.0.0.2 -b 1M -e 1M -n 1 -w 0 --rate-algorithm fixed --bitrate 40M --timeout 15s";
+        let words = "perf broadcast --world 2 --peers 10.0.0.1,10.0.0.2 -b 1M -e 1M -n 1 -w 0 --set rate-algorithm=fixed --bitrate 40M --timeout 15s";
         let [sender, receiver] = [1, 2]
             .map(|host| network.agent(host, &format!("{words} --rank {}", host - 1)).expect("rank starts"));
         sender.json(LIMIT).expect("sender reports");

@@ -82,8 +82,7 @@ fn codec(name: &str) -> Result<Codec, UnknownCodec> {
 /// Measures and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let input =
-        Input { dist: options.dist.clone(), tensor: options.tensor.clone(), join: false, dtype: None };
+    let input = Input { dist: options.dist.clone(), tensor: options.tensor.clone(), dtype: None };
     input.check().map_err(Failure::usage)?;
     let file = input.read(None).map_err(Failure::input)?;
     let tensors = options.tensors(file.as_ref());

@@ -27,9 +27,6 @@ pub(crate) struct Input {
     /// Tensor of FILE to take [default: all, one after another].
     #[arg(long, value_name = "NAME")]
     pub tensor: Option<String>,
-    /// Join FILE's tensors to one [default: each tensor has its own rows].
-    #[arg(long)]
-    pub join: bool,
     /// Number format of the codec's input, and of a raw FILE [default: that of FILE's tensors; f32
     /// for raw ones].
     #[arg(long, value_enum)]
@@ -58,8 +55,6 @@ pub(crate) struct Origin {
     pub tensors: usize,
     /// The one that was asked for.
     pub tensor: Option<String>,
-    /// Whether they were joined to one.
-    pub joined: bool,
 }
 
 /// One tensor as it lies in a file.
@@ -92,7 +87,6 @@ impl Input {
     pub(crate) fn check(&self) -> Result<()> {
         let named = !matches!(self.dist, Distribution::File(_));
         ensure!(!named || self.tensor.is_none(), "--tensor is of files: --dist {} has no tensors", self.dist);
-        ensure!(!named || !self.join, "--join is of files: --dist {} has no tensors", self.dist);
         Ok(())
     }
 
@@ -147,13 +141,9 @@ impl Input {
         }
         // A layout has no tensors of nothing.
         lengths.retain(|length| *length > 0);
-        if self.join {
-            lengths = vec![values.len()];
-        }
         ensure!(!values.is_empty(), "it holds no numbers");
         ensure!(values.iter().any(|v| *v != 0.0), "all coordinates are zero");
-        let origin =
-            Origin { format, tensors: tensors.len(), tensor: self.tensor.clone(), joined: self.join };
+        let origin = Origin { format, tensors: tensors.len(), tensor: self.tensor.clone() };
         Ok(Gradient { values, tensors: lengths, dtype, origin })
     }
 

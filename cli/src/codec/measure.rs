@@ -2,7 +2,7 @@
 //! One measurement of the error: encode, trim, decode, compare.
 
 use super::source::{Distribution, Dtype};
-use super::trim::{Choice, Chooser, Depth, Sent, message_shares};
+use super::trim::{Chooser, Depth, Sent, message_shares};
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use rand::SeedableRng as _;
@@ -31,8 +31,6 @@ pub(crate) struct Experiment {
     pub depth: Depth,
     /// Share of packets that is trimmed.
     pub trim_rate: f64,
-    /// Which ones.
-    pub choice: Choice,
     /// Messages, each with its own coordinates, signs and trims.
     pub messages: u32,
     /// Seed of everything random.
@@ -104,7 +102,7 @@ impl Experiment {
         gradient: Option<&[f32]>,
         mut done: impl FnMut(),
     ) -> Result<Measured> {
-        let mut chooser = Chooser::new(self.choice, self.trim_rate, ChaCha8Rng::seed_from_u64(!self.seed));
+        let mut chooser = Chooser::new(self.trim_rate, ChaCha8Rng::seed_from_u64(!self.seed));
         let (layout, scheme) = (&self.layout, self.sent.codec);
         let mut packets = match scheme {
             Scheme::Wire(codec) => Some(Packets::new(self, codec)),

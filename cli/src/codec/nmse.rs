@@ -4,7 +4,7 @@
 use super::gradient::{Gradient, Input, Origin};
 use super::measure::{DecodingName, Experiment, Measured};
 use super::source::Dtype;
-use super::trim::{Choice, Depth, Sent};
+use super::trim::{Depth, Sent};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
@@ -21,7 +21,6 @@ Examples:
   trimwire codec nmse --trim-rate 1 --frame 256                  every frame trimmed to 256 bytes
   trimwire codec nmse --codec sq --decoding paper --trim-rate 0.1 --dist lognormal
   trimwire codec nmse --dist gradients.safetensors --tensor fc.weight
-  trimwire codec nmse --dist gradients.safetensors --join        rows that straddle tensors, as in a bucket that is one buffer
   trimwire codec nmse --dist gradients.f16 --dtype f16 --trim-rate 0.5 --json
   trimwire codec nmse --trim-rate 0.5 --within 2                 exit code 1 unless within 2 % of the closed form
 
@@ -36,7 +35,7 @@ pub(crate) struct Options {
     /// Theirs have two planes: a bit of each coordinate, and the rest.
     #[arg(long, default_value_t = Scheme::Wire(Codec::Rht), value_parser = codec)]
     pub codec: Scheme,
-    /// Share of packets to trim, 0 to 1.
+    /// Share of packets to trim, 0 to 1: of every row's, to within one packet.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub trim_rate: f64,
     /// Whole planes left in a trimmed packet; 0 loses the packet.
@@ -46,10 +45,6 @@ pub(crate) struct Options {
     /// headers are 42 of them.
     #[arg(long, value_name = "BYTES")]
     pub frame: Option<usize>,
-    /// How to choose the packets to trim. `exact` trims share P exactly, for comparison with the
-    /// closed form; `random` is what switches do.
-    #[arg(long, value_enum, default_value_t = Choice::Exact)]
-    pub choose: Choice,
     #[command(flatten)]
     pub input: Input,
     /// How to reconstruct trimmed coordinates.
@@ -225,7 +220,6 @@ impl Options {
             dtype,
             depth,
             trim_rate: self.trim_rate,
-            choice: self.choose,
             messages: self.messages,
             seed: self.seed,
         }
@@ -305,7 +299,6 @@ fn render(report: &Report) -> String {
     let file = report.file.as_ref().map_or_else(String::new, |file| {
         let tensor = match &file.tensor {
             Some(name) => format!("tensor {name}"),
-            None if file.joined => format!("{} tensor(s), joined", file.tensors),
             None => format!("{} tensor(s)", file.tensors),
         };
         format!("\n{} is {}: {tensor}, as {}.", report.distribution, file.format, report.dtype)

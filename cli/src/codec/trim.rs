@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which packets a measurement trims, and how deep.
 
-use clap::ValueEnum;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
@@ -27,15 +26,6 @@ pub(crate) enum Depth {
     Planes(u8),
     /// Bytes of the UDP payload that are left; less than a header loses the packet.
     Payload(usize),
-}
-
-/// How the packets to trim are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Choice {
-    /// The same share of every row's packets, to within one packet, drawn at random inside the row.
-    Exact,
-    /// Every packet on its own, with the trim rate as probability.
-    Random,
 }
 
 impl Depth {
@@ -86,10 +76,10 @@ pub(crate) fn message_shares(layout: &Layout, sent: Sent, depth: Depth, rate: f6
     shares.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(b, s)| (b as u8, s / all)).collect()
 }
 
-/// Chooses the packets to trim in message after message.
+/// Chooses the packets to trim in message after message: the same share of every row's, to within
+/// one packet, drawn at random inside the row.
 #[derive(Debug)]
 pub(crate) struct Chooser {
-    choice: Choice,
     rate: f64,
     rng: ChaCha8Rng,
     /// Packets that should have been trimmed so far, less those that were, so that rounding does
@@ -99,18 +89,14 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     /// Trims share `rate` of the packets.
-    pub(crate) fn new(choice: Choice, rate: f64, mut rng: ChaCha8Rng) -> Self {
+    pub(crate) fn new(rate: f64, mut rng: ChaCha8Rng) -> Self {
         let owed = rng.random::<f64>();
-        Self { choice, rate, rng, owed }
+        Self { rate, rng, owed }
     }
 
     /// Marks the packets of the next message that are trimmed.
     pub(crate) fn choose(&mut self, layout: &Layout) -> Vec<bool> {
         let mut trimmed = vec![false; layout.packets()];
-        if self.choice == Choice::Random {
-            trimmed.iter_mut().for_each(|trimmed| *trimmed = self.rng.random::<f64>() < self.rate);
-            return trimmed;
-        }
         for row in 0..layout.rows() {
             let packets = &mut trimmed[layout.row_packets(row)];
             self.owed += self.rate * packets.len() as f64;
@@ -131,10 +117,10 @@ mod tests {
     use rand::SeedableRng as _;
 
     #[test]
-    fn the_exact_choice_trims_the_same_share_of_every_row() {
+    fn the_same_share_of_every_row_is_trimmed() {
         let layout = Layout::new(5 << 15, 448).unwrap();
         for rate in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
-            let mut chooser = Chooser::new(Choice::Exact, rate, ChaCha8Rng::seed_from_u64(3));
+            let mut chooser = Chooser::new(rate, ChaCha8Rng::seed_from_u64(3));
             let mut total = 0;
             for _ in 0..4 {
                 let trimmed = chooser.choose(&layout);

@@ -127,7 +127,6 @@ fn bad_flags_are_named_with_what_is_valid() {
     fails(&["nmse", "--messages", "0"], 2, "--messages 0: valid are 1 to");
     fails(&["bench", "--isa", "mmx"], 2, "\"mmx\" is not available here (available: portable");
     fails(&["bench", "--planes", "0"], 2, "--planes 0: valid are 1 to 10");
-    fails(&["nmse", "--join"], 2, "--join is of files: --dist gaussian has no tensors");
     fails(&["bench", "--codec", "sq"], 2, "unknown codec \"sq\" (valid: rht, raw)");
     let heads =
         "--planes 3: valid are 0 (lost) to 2 (whole, as f32 is sent with codec sq; see --sent-planes)";

@@ -72,10 +72,7 @@ fn the_same_numbers_give_the_same_error_in_every_format() {
     let header = r#"{"w":{"dtype":"F32","shape":[50,100],"data_offsets":[0,20000]}}"#;
     let expected = json(&["--dist", &raw]);
     assert!(expected["nmse"].as_f64().unwrap() > 0.1);
-    assert_eq!(
-        expected["file"],
-        serde_json::json!({"format": "raw", "tensors": 1, "tensor": null, "joined": false})
-    );
+    assert_eq!(expected["file"], serde_json::json!({"format": "raw", "tensors": 1, "tensor": null}));
     for (file, format) in [
         (folder.write("g.npy", &npy("<f4", "(50, 100)", &le(&values))), "npy"),
         (folder.write("named-otherwise.bin", &npy("<f4", "(5000,)", &le(&values))), "npy"),
@@ -117,7 +114,7 @@ fn half_precision_tensors_are_handed_to_the_codec_as_they_are() {
 }
 
 #[test]
-fn tensors_have_rows_of_their_own_unless_they_are_joined() {
+fn tensors_have_rows_of_their_own() {
     let (folder, values) = (Folder::new(), numbers(1024));
     let header = r#"{"w":{"dtype":"F32","shape":[600],"data_offsets":[0,2400]},"none":{"dtype":"F32","shape":[0],"data_offsets":[2400,2400]},
                      "b":{"dtype":"F32","shape":[424],"data_offsets":[2400,4096]}}"#;
@@ -125,12 +122,7 @@ fn tensors_have_rows_of_their_own_unless_they_are_joined() {
     let apart = json(&["--dist", &file]);
     // 512 and 88, padded to 128; 256 and 168, padded to 256.
     assert_eq!((&apart["rows"], &apart["coordinates"]), (&4.into(), &1024.into()));
-    assert_eq!((&apart["file"]["tensors"], &apart["file"]["joined"]), (&3.into(), &false.into()));
-    let joined = json(&["--dist", &file, "--join"]);
-    assert_eq!((&joined["rows"], &joined["file"]["joined"]), (&1.into(), &true.into()));
-    assert_eq!(joined["nmse"], json(&["--dist", &folder.write("g.f32", &le(&values))])["nmse"]);
-    let table = String::from_utf8(nmse(&["--dist", &file, "--join"]).stdout).unwrap();
-    assert!(table.contains("in 1 row(s)") && table.contains("3 tensor(s), joined, as f32"), "{table}");
+    assert_eq!(apart["file"]["tensors"], 3);
     // A message that ends inside of the second tensor.
     assert_eq!(json(&["--dist", &file, "--coordinates", "632"])["rows"], 3);
 }

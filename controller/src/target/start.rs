@@ -81,7 +81,7 @@ fn rates(ports: &BTreeMap<u16, u64>) -> Vec<String> {
     ports.values().for_each(|rate| *counts.entry(*rate).or_default() += 1);
     let Some((usual, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return Vec::new() };
     let others = ports.iter().filter(|(_, rate)| **rate != usual);
-    let others = others.map(|(port, rate)| format!("--port-rate {port}={}", units::exact_rate(*rate)));
+    let others = others.map(|(port, rate)| format!("--rate {port}={}", units::exact_rate(*rate)));
     std::iter::once(format!("--rate {}", units::exact_rate(usual))).chain(others).collect()
 }
 

@@ -68,7 +68,7 @@ fn a_file_says_how_its_switches_are_started() {
     assert_eq!(
         stdout(&output),
         "trimwire-switch --no-p4 --device-id 1 -i 1@s1-eth1 -i 2@s1-eth2 -i 3@s1-eth3 -i 4@s1-eth4 -i 9@s1-eth9 --rate 10Gbps \
-         --port-rate 4=2500Mbps -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 510\n\
+         --rate 4=2500Mbps -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 510\n\
          simple_switch_grpc --no-p4 --device-id 7 --thrift-port 9091 -i 1@s2-eth1 -i 2@s2-eth2 -i 3@s2-eth3 -- --grpc-server-addr \
          [::1]:9560 --cpu-port 510 --priority-queues 8\n\
          # s3: stratum-tofino, started with its own chassis configuration (docs/how-to/tofino.md)\n\

@@ -47,7 +47,7 @@ fn a_plan_is_drawn_and_checked_against_its_model() {
     let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");
     let [gpt, _] = paths("gpt-2.yaml", "");
     let drawing = folder.path().join("timeline.html").display().to_string();
-    let made = run(&[&lstm, &pcie, "--json", "-o", &drawing]);
+    let made = run(&[&lstm, &pcie, "--json", "--report", &drawing]);
     let plan = folder.path().join("plan.json");
     std::fs::write(&plan, &made.stdout).unwrap();
     let plan = plan.display().to_string();

@@ -94,7 +94,7 @@ async fn a_refused_setting_names_the_field_and_changes_nothing() {
 #[test]
 fn the_command_sets_and_shows_as_table_and_json() {
     let (switch, server) = served();
-    for words in ["port 3 --rate 40Mbps", "queue 6,cap=50%", "queue 3/0,weight=4,alpha=1/8", "buffer 1MiB"] {
+    for words in ["port 3,rate=40Mbps", "queue 6,cap=50%", "queue 3/0,weight=4,alpha=1/8", "buffer 1MiB"] {
         assert_eq!(admin(&server, words), (Some(0), String::new(), String::new()), "{words}");
     }
     let (code, table, _) = admin(&server, "show 3");
@@ -126,10 +126,19 @@ fn the_command_sets_and_shows_as_table_and_json() {
 #[test]
 fn the_command_says_what_is_wrong() {
     let (_switch, server) = served();
-    let (code, _, error) = admin(&server, "port 600 --up");
+    let (code, _, error) = admin(&server, "port 600,up");
     assert_eq!((code, error.contains("port 600: ports are 0 to 510")), (Some(1), true), "{error}");
     let (code, _, error) = admin(&server, "queue 6,cpa=1%");
     assert_eq!((code, error.contains("did you mean 'cap'")), (Some(2), true), "{error}");
+    for (words, said) in [
+        ("port three,up", "'three' is no port number"),
+        ("port 3,rate", "'rate' is none of up, down, rate=RATE, limit=BYTES"),
+        ("port 3,rate=fast", "fast"),
+        ("port 3,up,down", "'down': it is set twice"),
+    ] {
+        let (code, _, error) = admin(&server, words);
+        assert_eq!((code, error.contains(said)), (Some(2), true), "{words}: {error}");
+    }
     drop(server);
     let output = Command::new(env!("CARGO_BIN_EXE_trimwire-switch"))
         .args(["admin", "show", "--server", "127.0.0.1:1"])

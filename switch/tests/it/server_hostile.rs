@@ -167,7 +167,7 @@ async fn the_highest_bid_of_one_that_is_gone_is_taken_back_by_hand() {
     let refused =
         honest.set_pipeline(program("server").0, program("server").1, None, Action::VerifyAndCommit);
     refused.await.unwrap_err();
-    victim.admin("arbitration --reset");
+    victim.admin("reset-arbitration");
     honest
         .set_pipeline(program("server").0, program("server").1, None, Action::VerifyAndCommit)
         .await

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn input(tensor: Option<&str>, dtype: Option<Dtype>) -> Input {
-    Input { dist: Distribution::File("x".into()), tensor: tensor.map(str::to_owned), join: false, dtype }
+    Input { dist: Distribution::File("x".into()), tensor: tensor.map(str::to_owned), dtype }
 }
 
 fn parse(bytes: &[u8], tensor: Option<&str>) -> Result<Gradient> {

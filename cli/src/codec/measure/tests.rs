@@ -15,7 +15,6 @@ fn experiment(codec: Scheme, depth: Depth, trim_rate: f64) -> Experiment {
         dtype: Dtype::F32,
         depth,
         trim_rate,
-        choice: Choice::Exact,
         messages: 6,
         seed: 1,
     }
@@ -77,14 +76,6 @@ fn a_trim_inside_a_plane_errs_by_what_arrived() {
             );
         }
     }
-}
-
-#[test]
-fn independent_trims_err_by_the_closed_form_of_their_rate_too() {
-    let random = Experiment { choice: Choice::Random, ..experiment(RHT, Depth::Planes(1), 0.5) };
-    let result = measured(&random);
-    assert_near(result.nmse, result.expected.unwrap(), 0.05, "random choice");
-    assert!((result.trimmed_share - 0.5).abs() < 0.05);
 }
 
 #[test]

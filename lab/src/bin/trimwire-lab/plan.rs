@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         };
     }
     let (made, schedule) = plan(&model, &cluster, &mut clock()).map_err(Failure::input)?;
-    if let Some(file) = &options.output {
+    if let Some(file) = &options.report {
         let page =
             timeline::page(&schedule, &made, model.forward_ms * 1e6, report::table(&made, &cluster, true));
         std::fs::write(file, page.html())

@@ -49,22 +49,12 @@ enum Command {
         /// Show only these ports.
         ports: Vec<u32>,
     },
-    /// Configure a port.
+    /// Configure a port: PORT with up, down, rate=RATE (or rate=none), limit=BYTES of queues without
+    /// a limit of their own. Other settings stay.
     Port {
-        /// Number of the port.
-        port: u32,
-        /// Take the port up.
-        #[arg(long, conflicts_with = "down")]
-        up: bool,
-        /// Take the port down.
-        #[arg(long)]
-        down: bool,
-        /// Line rate, such as 10Gbps, or `none`.
-        #[arg(long, value_parser = rate_or_none)]
-        rate: Option<u64>,
-        /// Limit queues without a limit of their own to this many bytes.
-        #[arg(long, value_parser = size)]
-        queue_limit: Option<u64>,
+        /// Port and settings, such as 3,rate=40Mbps or 3,down.
+        #[arg(value_parser = port_setting)]
+        port: SetPortRequest,
     },
     /// Configure a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO. Other
     /// settings return to their defaults.
@@ -73,14 +63,10 @@ enum Command {
         #[arg(value_parser = queue_flag)]
         queue: QueueFlag,
     },
-    /// Change who is primary over P4Runtime.
-    Arbitration {
-        /// Forget election ids of controllers that are gone. The highest of those that are
-        /// connected is primary.
-        #[arg(long, required = true)]
-        reset: bool,
-        /// Reset this role alone. The empty name is the default role's.
-        #[arg(long)]
+    /// Forget election ids of controllers that are gone: the highest of those that are connected is
+    /// primary.
+    ResetArbitration {
+        /// Of this role alone. The empty name is the default role's [default: of all].
         role: Option<String>,
     },
     /// Set the size of the shared buffer.
@@ -89,6 +75,25 @@ enum Command {
         #[arg(value_parser = size_or_none)]
         size: u64,
     },
+}
+
+fn port_setting(text: &str) -> Result<SetPortRequest, String> {
+    let mut words = text.split(',');
+    let number = words.next().unwrap_or_default();
+    let port = number.parse().map_err(|_| format!("'{number}' is no port number"))?;
+    let mut request = SetPortRequest { port, up: None, rate_bps: None, queue_limit_bytes: None };
+    for word in words {
+        let is_new = match word.split_once('=') {
+            None if matches!(word, "up" | "down") => request.up.replace(word == "up").is_none(),
+            Some(("rate", value)) => request.rate_bps.replace(rate_or_none(value)?).is_none(),
+            Some(("limit", value)) => request.queue_limit_bytes.replace(size(value)?).is_none(),
+            _ => return Err(format!("'{word}' is none of up, down, rate=RATE, limit=BYTES")),
+        };
+        if !is_new {
+            return Err(format!("'{word}': it is set twice"));
+        }
+    }
+    Ok(request)
 }
 
 fn rate_or_none(text: &str) -> Result<u64, String> {
@@ -142,10 +147,8 @@ async fn ask(arguments: AdminArguments) -> Result<String> {
             let answer = client.stats(StatsRequest { ports }).await.map_err(refused)?.into_inner();
             Ok(if json { pretty(&stats_json(&answer)) } else { stats_table(&answer.queues) })
         }
-        Command::Port { port, up, down, rate, queue_limit } => {
-            let up = if up || down { Some(up) } else { None };
-            let request = SetPortRequest { port, up, rate_bps: rate, queue_limit_bytes: queue_limit };
-            client.set_port(request).await.map_err(refused)?;
+        Command::Port { port } => {
+            client.set_port(port).await.map_err(refused)?;
             Ok(done(json))
         }
         Command::Queue { queue: QueueFlag { port, queue, config } } => {
@@ -165,7 +168,7 @@ async fn ask(arguments: AdminArguments) -> Result<String> {
             client.set_queue(request).await.map_err(refused)?;
             Ok(done(json))
         }
-        Command::Arbitration { reset: _, role } => {
+        Command::ResetArbitration { role } => {
             let answer = client.reset_arbitration(ResetArbitrationRequest { role }).await.map_err(refused)?;
             let roles = answer.into_inner().roles;
             Ok(if json { pretty(&json!({ "ok": true, "roles": roles })) } else { String::new() })

@@ -47,12 +47,10 @@ pub(crate) struct Arguments {
     /// Attach a port to a Linux interface; may be repeated.
     #[arg(short, long = "interface", value_name = "PORT@IFACE", value_parser = attachment)]
     pub(crate) interfaces: Vec<Attachment>,
-    /// Line rate of every port, such as 10Gbps. Without it frames leave at once.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub(crate) rate: Option<u64>,
-    /// Line rate of one port, such as 3=40Mbps; may be repeated.
-    #[arg(long = "port-rate", value_name = "PORT=RATE", value_parser = port_rate)]
-    pub(crate) port_rates: Vec<(u16, u64)>,
+    /// Line rate of every port, such as 10Gbps, or of one, such as 3=40Mbps; may be repeated.
+    /// Without it frames leave at once.
+    #[arg(long = "rate", value_name = "[PORT=]RATE", value_parser = line_rate)]
+    pub(crate) rates: Vec<(Option<u16>, u64)>,
     /// Most bytes that one queue holds, such as 512KiB.
     #[arg(long, value_name = "BYTES", value_parser = size, help = "Most bytes that one queue holds, such as 512KiB [default: 4MiB]")]
     pub(crate) queue_limit: Option<u64>,
@@ -224,9 +222,11 @@ fn attachment(text: &str) -> Result<Attachment, String> {
     Ok(Attachment { port: port(number)?, interface: interface.to_owned() })
 }
 
-fn port_rate(text: &str) -> Result<(u16, u64), String> {
-    let (number, line) = text.split_once('=').ok_or("expected PORT=RATE, such as 3=40Mbps")?;
-    Ok((port(number)?, rate(line)?))
+fn line_rate(text: &str) -> Result<(Option<u16>, u64), String> {
+    match text.split_once('=') {
+        Some((number, line)) => Ok((Some(port(number)?), rate(line)?)),
+        None => Ok((None, rate(text)?)),
+    }
 }
 
 fn local_address(text: &str) -> Result<SocketAddr, String> {

@@ -105,9 +105,10 @@ impl Options {
             limits.set(setting).map_err(|error| usage(format!("--limit: {error}")))?;
         }
         let mut once = BTreeSet::new();
-        for (port, _) in &arguments.port_rates {
+        for (port, _) in &arguments.rates {
             if !once.insert(port) {
-                return Err(usage(format!("--port-rate: port {port} is given twice")));
+                let whose = port.map_or("that of every port".to_owned(), |port| format!("port {port}"));
+                return Err(usage(format!("--rate: {whose} is given twice")));
             }
         }
         let mut notices = Vec::new();
@@ -163,8 +164,9 @@ impl Options {
 
     /// Works out lines and queues: the command line, then the file, then the defaults.
     pub(crate) fn settle(&mut self, file: &FileConfig) {
-        let Arguments { rate, queue_limit, port_rates, .. } = &self.arguments;
-        let (flag_rate, flag_limit) = (*rate, *queue_limit);
+        let Arguments { rates, queue_limit, .. } = &self.arguments;
+        let flag_rate = rates.iter().find(|(port, _)| port.is_none()).map(|(_, rate)| *rate);
+        let flag_limit = *queue_limit;
         self.default_port = PortConfig {
             rate_bps: flag_rate.or(file.all.rate_bps).unwrap_or(0),
             queue_limit_bytes: flag_limit.or(file.all.queue_limit_bytes).unwrap_or(self.usual_limit_bytes),
@@ -179,7 +181,7 @@ impl Options {
             line.rate_bps = flag_rate.or(entry.rate_bps).unwrap_or(line.rate_bps);
             line.queue_limit_bytes = flag_limit.or(entry.queue_limit_bytes).unwrap_or(line.queue_limit_bytes);
         }
-        for &(number, rate_bps) in port_rates {
+        for (number, rate_bps) in rates.iter().filter_map(|&(port, rate)| Some((port?, rate))) {
             self.ports.entry(number).or_insert(self.default_port).rate_bps = rate_bps;
         }
         let mut traffic = TrafficConfig {
@@ -395,8 +397,7 @@ mod tests {
     #[test]
     fn rates_and_limits_reach_the_ports() {
         let options =
-            parse("--no-p4 --rate 2.5Gbps --port-rate 3=40Mbps --queue-limit 512KiB -- --cpu-port 9")
-                .unwrap();
+            parse("--no-p4 --rate 2.5Gbps --rate 3=40Mbps --queue-limit 512KiB -- --cpu-port 9").unwrap();
         let limit = 512 << 10;
         let line = |rate_bps| PortConfig { rate_bps, queue_limit_bytes: limit };
         assert_eq!(options.default_port, line(2_500_000_000));
@@ -411,7 +412,7 @@ mod tests {
             "x",
         )
         .unwrap();
-        let mut options = parse("--no-p4 --port-rate 4=5Mbps").unwrap();
+        let mut options = parse("--no-p4 --rate 4=5Mbps").unwrap();
         options.settle(&file);
         assert_eq!(options.default_port.rate_bps, 1_000_000_000);
         assert_eq!(options.ports[&3], PortConfig { rate_bps: 2_000_000_000, queue_limit_bytes: 1024 });
@@ -486,8 +487,9 @@ mod tests {
             ("--no-p4 --trace=xml", &["--trace", "xml", "json"]),
             ("--no-p4 --rate 10Gib", &["10Gib", "10Gbps"]),
             ("--no-p4 --rate 0bps", &["above 0"]),
-            ("--no-p4 --port-rate 3", &["PORT=RATE"]),
-            ("--no-p4 --port-rate 3=1Mbps --port-rate 3=2Mbps", &["port 3", "twice"]),
+            ("--no-p4 --rate 3=", &["--rate", "3="]),
+            ("--no-p4 --rate 3=1Mbps --rate 3=2Mbps", &["port 3", "twice"]),
+            ("--no-p4 --rate 1Mbps --rate 2Mbps", &["every port", "twice"]),
             ("--no-p4 --queue-limit 1.5", &["1.5", "512KiB"]),
             ("--no-p4 --queue 6", &["--queue", "--queue-limit"]),
             ("--no-p4 -L loud", &["loud", "warn"]),

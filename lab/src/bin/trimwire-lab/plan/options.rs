@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const HELP: &str = "\
 Examples:
   trimwire-lab plan examples/plans/vgg16.yaml examples/plans/pcie-25g.yaml
-  trimwire-lab plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.html
+  trimwire-lab plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml --report timeline.html
   trimwire-lab plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire-lab plan thresholds examples/models/resnet-50.yaml   where switches trim, for the least weighted loss
   trimwire-lab plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
@@ -34,8 +34,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PLAN.json")]
     pub plan: Option<PathBuf>,
     /// Write a page (HTML) with the timeline to this file.
-    #[arg(short, long, value_name = "FILE", conflicts_with = "plan")]
-    pub output: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with = "plan")]
+    pub report: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
