@@ -225,10 +225,14 @@ fn a_full_disk_costs_the_transcript_and_not_the_sum() {
 
 /// Two workers' reports and a server's, with exit codes and complaints. What is said to `serve`
 /// need not be what is said to the workers.
-fn with_server(worker: &str, server: &str) -> [(Option<i32>, Value, String); 3] {
+/// How long ranks are waited for that end early.
+const LEAVES: &str = "5s";
+
+fn with_server(timeout: &str, worker: &str, server: &str) -> [(Option<i32>, Value, String); 3] {
     let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
-    let peers =
-        format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout 20s");
+    let peers = format!(
+        "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout {timeout}"
+    );
     let ranks = [
         start(&format!("perf push-pull --rank 0 {peers} --json {worker}")),
         start(&format!("perf push-pull --rank 1 {peers} --json {worker}")),
@@ -246,8 +250,11 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         let folder = Folder::new(&format!("servers{replicas}"));
         let run = folder.file("run");
         let words = format!("{SIZES} {replicas}");
-        let recorded =
-            with_server(&format!("{words} {LOSSY} --record {run}"), &format!("{LOSSY} --record {run}"));
+        let recorded = with_server(
+            "20s",
+            &format!("{words} {LOSSY} --record {run}"),
+            &format!("{LOSSY} --record {run}"),
+        );
         for (code, _, stderr) in &recorded {
             assert_eq!(*code, Some(0), "{stderr}");
         }
@@ -259,6 +266,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         assert_eq!(server["recorded"][0]["lost"], 0, "{server}");
 
         let again = with_server(
+            "20s",
             &format!("{words} --reliable --replay {run}"),
             &format!("--replay {run} --record {}", folder.file("again")),
         );
@@ -295,7 +303,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         // Without its server's part it is another run; the server waits for a next one.
         let port = ports::free_on(&["127.0.0.1", "127.0.0.2"]);
         let peers = format!(
-            "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout 20s"
+            "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout {LEAVES}"
         );
         let mut server = start(&format!("serve --rank 2 {peers}"));
         let words_again = format!("{words} --reliable --replay {run}");
@@ -310,9 +318,10 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         assert!(said.iter().any(|(_, _, stderr)| stderr.contains("SHA-256")), "{said:?}");
         let other = words.replace("-b 64K", "-b 32K");
         let [_, _, (code, _, stderr)] =
-            with_server(&format!("{other} --reliable"), &format!("--replay {run}"));
+            with_server(LEAVES, &format!("{other} --reliable"), &format!("--replay {run}"));
         assert!(code == Some(1) && stderr.contains("operation 2 had coordinates 16384"), "{code:?} {stderr}");
         let [_, _, (code, _, stderr)] = with_server(
+            LEAVES,
             &format!("{} --reliable", words.replace("--seed 5", "--seed 6")),
             &format!("--replay {run}"),
         );
