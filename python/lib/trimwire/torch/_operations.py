@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -64,6 +65,13 @@ class Operations:
         self._barriers = 0
         self._gathered: list[TrimwireWork] | None = None
         self._lock = threading.Lock()
+
+    @property
+    def supports_splitting(self) -> bool:
+        """torch.distributed asks when it makes groups of this one's ranks."""
+        if sys._getframe(1).f_code.co_name == "split_group":
+            raise NotImplementedError("trimwire: split_group is not there; dist.new_group(ranks) makes a group of some ranks")
+        return False
 
     def stats(self) -> dict[str, float]:
         """Totals: operations, packets received, trimmed and missing, bytes sent, seconds; with a planes algorithm its ratio, planes, pace and steps."""
