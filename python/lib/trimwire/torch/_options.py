@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 LONGEST_KEY = 32
+#: Kernels for tensors of a GPU where there are some; the host for all; kernels for all (without a GPU in Triton's interpreter).
+CODECS = ("auto", "host", "triton")
 
 
 def one_of(name: str, value: object, *valid: object) -> None:
@@ -131,7 +133,7 @@ class Options:
 
     def __post_init__(self) -> None:
         one_of("gradients", self.gradients, "exact", "lossy")
-        one_of("codec", self.codec, "auto", "host", "triton")
+        one_of("codec", self.codec, *CODECS)
         within("planes", self.planes, 1, PLANES)
         within("smallest", self.smallest, 0)
         one_of("consistent", self.consistent, True, False)
