@@ -24,6 +24,7 @@ import torch.distributed as dist
 from .._adaptive import Adaptive
 from ._future import Promise
 from ._hook import Hook, agree_to_start
+from ._operations import FLOATS
 from ._options import Options, given, one_of, within
 from ._simulated import SimulatedHook, Simulation
 
@@ -122,7 +123,8 @@ class TrimwireState:
             self.step += 1
         if self.step > self.warmup_steps:
             self.connect()
-        if self._hook is None or self.step <= self.warmup_steps:
+        # What the codec does not know, float64, goes the ordinary way, too.
+        if self._hook is None or self.step <= self.warmup_steps or bucket.buffer().dtype not in FLOATS:
             return self._plainly(bucket.buffer())
         if self._levels is not None:
             return self._levels.average(bucket.buffer(), bucket.index(), bucket.is_last())
