@@ -79,6 +79,8 @@ class Collectives:
     def _begin(
         self, kind: Kind, length: int, input: torch.Tensor, output: torch.Tensor, options: dict[str, Any]
     ) -> tuple[Desk, tuple[_native.Elsewhere, _native.Elsewhere], OperationOptions]:
+        if "deadline" in options:
+            options["deadline_s"] = options.pop("deadline")
         chosen = OperationOptions(**options)
         if chosen.algorithm == "auto":
             # Ranks that work on the host have to be told.
