@@ -87,9 +87,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds of each way")
     parser.add_argument("--loss", type=float, default=0.0, help="share of the frames, each way")
+    parser.add_argument("--tcp", help="congestion control of Gloo's connections, in place of the system's: cubic, bbr")
     arguments = parser.parse_args()
     found = {way: [] for way in WAYS}
     with Ranks(2, arguments.rate, 1, 1500) as ranks, wire(ranks, arguments.delay, arguments.loss):
+        for name in ranks.names if arguments.tcp else ():
+            sh(f"ip netns exec {name} sysctl -qw net.ipv4.tcp_congestion_control={arguments.tcp}")
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": ranks.address(0), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0", "TRIMWIRE_SOCKET_IFNAME": "eth0"}
         for nth in range(arguments.rounds * len(WAYS)):
             way = WAYS[nth % len(WAYS)]

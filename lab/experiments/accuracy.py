@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, default=training.TEXT, help="a text for the transformer")
     parser.add_argument("--rates", type=float, nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="of each training, in place of the model's own")
     parser.add_argument("--out", type=Path, default=FIGURES)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -159,6 +160,7 @@ def main() -> None:
         task = training.convolutional(options.data)
     else:
         task = getattr(training, options.model)()
+    task = task.of(options.steps)
     runs = runs_of(options.experiment, options.rates)
     name = f"{options.experiment}-{options.model}{'-fashion' if options.data else ''}"
     rows = measure(name, task, runs, options.seeds, options.out)

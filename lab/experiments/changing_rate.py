@@ -229,7 +229,7 @@ def measure(options: argparse.Namespace, file: Path) -> None:
         writer.writeheader()
         port = 29_600
         with Net(sh, options.ranks, options.queue) as net:
-            for nth, scenario, way in product(range(options.rounds), SCENARIOS, WAYS):
+            for nth, scenario, way in product(range(options.rounds), options.scenarios, options.ways):
                 port += 1
                 rows = one(net, options, scenario, way, port)
                 print(f"round {nth}, {scenario}, {way}: {len(rows)} steps", file=sys.stderr, flush=True)
@@ -310,6 +310,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="greatest rate of a port, Mbit/s")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=SCENARIOS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--width", type=int, default=640, help="of the network's layers: 640 are 1.8 MB of gradient")
     parser.add_argument("--queue", type=int, default=100, help="packets that wait at a port")
     parser.add_argument("--budget", type=float, default=100.0, help="ms of a step's communication, for the algorithm that keeps one")

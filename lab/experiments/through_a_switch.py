@@ -107,14 +107,14 @@ def train(lab: object, options: argparse.Namespace, way: str, port: int) -> dict
     return json.loads(said[0] or "")
 
 
-def measure(options: argparse.Namespace, rows: list[dict[str, str]], file: Path) -> None:
+def measure(options: argparse.Namespace, file: Path) -> None:
     """All runs, each in the file from the moment it is over."""
     sys.path.insert(0, str(ROOT / "lab/bench"))
     from congestion import BURST, DROPPABLE, GAP
     from congestion_lab import Lab, alone
 
     alone()
-    port = 29_500
+    port, rows = 29_500, []
     with Lab(options.programs, options.ranks, round(options.rate * 1e6)) as lab:
         for options.seed in range(1, options.seeds + 1):
             for load in options.loads:
@@ -203,14 +203,12 @@ def main() -> None:
         return rank(options)
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "through-a-switch.csv"
-    rows: list[dict[str, str]] = []
-    if options.draw:
-        with open(file, newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        (options.output / "through-a-switch.svg").write_text(drawing(rows))
-    else:
-        measure(options, rows, file)
+    if not options.draw:
+        measure(options, file)
+    with open(file, newline="") as lines:
+        rows = list(csv.DictReader(lines))
     print(table(rows, options.accuracy))
+    (options.output / "through-a-switch.svg").write_text(drawing(rows))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accuracy against time, with trims and with drops that are sent again (the HotNets'24 paper's figures 3 and 4), on nets with batch norm and made images of 32 by 32 pixels.
 
-    python3 time_to_accuracy.py --simulator target/release/trimwire
+    python3 lab/experiments/time_to_accuracy.py
 
 Trainings are `accuracy.py codecs`'. How long an exchange of gradients takes is simulated (`trimwire-lab sim`): two all-to-alls of four hosts at 10 Gbit/s. Exact training has
 links that lose so many packets, and sends them again. What is trimmed is charged what whole packets take, and the codec on one core, beside nothing else.
@@ -158,10 +158,11 @@ def by_rate(found: dict[str, dict[float, list[float]]], rates: list[float], titl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--simulator", type=Path, required=True, help="the program `trimwire`")
-    parser.add_argument("--models", nargs="+", choices=("resnet", "vgg"), default=["resnet", "vgg"])
+    parser.add_argument("--simulator", type=Path, default=training.ROOT / "target/release/trimwire-lab", help="the program `trimwire-lab`")
+    parser.add_argument("--models", nargs="+", choices=("perceptron", "resnet", "vgg"), default=["resnet", "vgg"])
     parser.add_argument("--rates", type=float, nargs="+", default=[0.001, 0.02, 0.1, 0.5])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help="of each training, in place of the model's own")
     parser.add_argument("--out", type=Path, default=accuracy.FIGURES)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -169,7 +170,7 @@ def main() -> None:
     with (options.out / "exchanges.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("model", "coordinates", "what", "drops", "mean_ms", "least_ms", "most_ms"))
-        for task in (getattr(training, model)() for model in options.models):
+        for task in (getattr(training, model)().of(options.steps) for model in options.models):
             coordinates = sum(each.numel() for each in task.make().parameters())
             times = step_times(options.simulator, task.name, coordinates, options.rates, writer)
             file.flush()

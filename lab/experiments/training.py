@@ -9,7 +9,7 @@ import json
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,9 +21,10 @@ from torch import nn
 import trimwire
 from trimwire.torch import Simulation
 
+ROOT = Path(__file__).resolve().parents[2]
 #: Where `kept` keeps what trainings gave.
-KEPT = Path(__file__).resolve().parents[2] / "figures-results/training"
-DIGITS = Path(__file__).resolve().parents[2] / "cli/data/digits.csv.gz"
+KEPT = ROOT / "figures-results/training"
+DIGITS = ROOT / "cli/data/digits.csv.gz"
 #: A text that every Debian has.
 TEXT = Path("/usr/share/common-licenses/GPL-3")
 WORKERS = 4
@@ -47,6 +48,10 @@ class Task:
     unit: str
     #: A hash of the data.
     data: str
+
+    def of(self, steps: int | None) -> Task:
+        """The same of so many steps, where that is said."""
+        return replace(self, steps=steps or self.steps)
 
 
 class Network(Protocol):

@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime import interpreter
 
 import trimwire.cuda
-from trimwire.cuda import _codec, _collectives, _desk, _launch, _staging, _tensors
+from trimwire.cuda import _codec, _collectives, _desk, _launch, _tensors
 
 #: Streams, threads and networks of one test.
 _MOST_ACTORS = 256
@@ -488,7 +488,7 @@ class FakeGpu:
             patch.setattr(interpreter, "_interpreter", Interpreter())
             for name in ("encode_rows", "decode_rows"):
                 patch.setattr(_codec, name, Kernel(getattr(_codec, name)))
-            for module in (_codec, _collectives, _launch, _tensors):
+            for module in (_codec, _launch, _tensors):
                 patch.setattr(module, "interpreted", lambda: False)
             for name, value in {
                 "Stream": lambda device=None: Stream(self, f"stream {len(self.actors)}", self.number(device)),

@@ -27,31 +27,6 @@ import trimwire.cuda
 from trimwire.cuda import _codec, _desk, _tensors
 
 
-def buckets(gpu: FakeGpu, device: str = "cuda") -> None:
-    """Two messages out of one buffer into one inbox, as a training loop has them."""
-    lengths = [40, 40]
-    outbox = trimwire.cuda.Outbox(lengths, buffers=1, device=device)
-    inbox = trimwire.cuda.Inbox(lengths, device=device)
-    gradients = [torch.zeros(length, device=device) for length in lengths]
-    results = []
-    for message in (1, 2):
-        for gradient in gradients:
-            gradient.add_(1.0)
-        sent = outbox.encode(gradients, seed=5, message=message)
-        # Backward goes on with the same memory.
-        for gradient in gradients:
-            gradient.mul_(2.0)
-        inbox.clear()
-        for index, packet in enumerate(sent.packets()):
-            assert packet[7] == message
-            inbox.put(index, packet)
-        results.append([torch.empty(length, device=device) for length in lengths])
-        inbox.decode(results[-1], seed=5, message=message)
-    # The host has not waited for them before.
-    for values, expected in zip(results, (1.0, 3.0), strict=True):
-        assert all(np.allclose(result.tolist(), expected, rtol=1e-4) for result in values)
-
-
 def finished(works: list[trimwire.Work]) -> None:
     for work in works:
         work.wait(120)
@@ -104,7 +79,7 @@ def judged(scenario: Callable[[FakeGpu], None], dropped: str | None = None) -> F
 
 
 #: Who waits for what, by the function that does; the waits of each are dropped in the scenario that needs them.
-NEEDED = {buckets: {"decode", "_beside", "encode", "packets", "clear"}, all_reduce: {"_launch", "_finish"}, a_failure: {"_settle"}}
+NEEDED = {all_reduce: {"_launch", "_finish"}, a_failure: {"_settle"}}
 #: Where no access needs it: kernels are to be ready, and errors to be said, when `compile` returns.
 UNNEEDED = {"_placeholders"}
 
@@ -135,9 +110,8 @@ def test_plans_of_two_streams_share_nothing_that_is_not_there_yet() -> None:
     assert judged(plans).races == []
 
 
-@pytest.mark.parametrize("scenario", [buckets, all_reduce], ids=lambda scenario: scenario.__name__)
-def test_a_card_that_is_not_the_current_one_runs_what_is_its_own(scenario: Callable[..., None]) -> None:
-    gpu = judged(lambda gpu: scenario(gpu, "cuda:1"))
+def test_a_card_that_is_not_the_current_one_runs_what_is_its_own() -> None:
+    gpu = judged(lambda gpu: all_reduce(gpu, "cuda:1"))
     assert gpu.races == [] and gpu.counts["launches"] > 0
 
 

@@ -40,7 +40,7 @@ COMPILED = """
     few = [Variant(work, "float32", 1_408) for work in ("encode", "decode")]
     command.variants_of = lambda dtypes, sizes: few
     for _ in range(2):
-        command.main(["warm", "--capability", "8.0", "--processes", "2"])
+        command.main(["warm", "--capability", "8.0"])
     for variant in few:
         for line in variant.compiled(80).asm["ptx"].splitlines():
             # The decoder's lines are fused on purpose: its values are not binding to the bit.
@@ -142,7 +142,6 @@ def test_packets_of_a_job_are_as_long_as_warm_takes_them(mtu: int, sealed: bool)
         (["warm", "--mtu", "100"], "--mtu: '100'; valid are 576 to 9216"),
         (["warm", "--capability", "sm_90"], "--capability: 'sm_90'; valid are 8.0 and later, as 9.0"),
         (["warm", "--capability", "7.5"], "--capability: '7.5'; valid are 8.0"),
-        (["warm", "--processes", "0"], "--processes: '0'; valid are 1 and more"),
     ],
 )
 def test_wrong_options_are_refused_with_those_that_are_valid(given: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

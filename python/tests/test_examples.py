@@ -44,6 +44,11 @@ def test_frameworks_train_through_trimwire(script: str, package: str) -> None:
     assert found is not None and float(found[1]) < 5.0 and int(found[2]) > 50_000, said
 
 
+def test_two_sites_take_outer_steps() -> None:
+    said = torchrun(2, FOLDER / "diloco.py", 2, 64)
+    assert re.fullmatch(r"loss 0\.\d+, 2 outer steps of 0\.0 MB waited [\d.]+ s\n", said), said
+
+
 def test_a_checkpoint_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
     def state(file: Path) -> Any:
         return torch.cat([part.reshape(-1) for part in torch.load(file, weights_only=True)["model"].values()]).numpy()

@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import trimwire.torch  # noqa: E402
-from trimwire.torch import TrimwireState, trimwire_hook  # noqa: E402
+from trimwire.torch import Simulation, TrimwireState, trimwire_hook  # noqa: E402
 
 #: Odd sizes, so that no bucket divides evenly.
 SHAPES = (33, 257, 5)
@@ -191,7 +191,8 @@ def hybrid(rank: int, world: int, how: str) -> Any:
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
-    lossy = trimwire.torch.Options(gradients="lossy", smallest=1_000)
+    # Eight planes and rotations by chance are as far from exact as the losses may be.
+    lossy = trimwire.torch.Options(gradients="lossy", smallest=1_000, planes=9)
     if how == "mesh":
         try:
             mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"), backend_override={"replicate": ("trimwire", lossy)})
@@ -258,3 +259,43 @@ def test_hybrid_sharding_sends_gradients_between_hosts_through_trimwire(how: str
     for losses, sums in results:
         assert losses == pytest.approx(alone(4), rel=1e-4)
         assert sums >= 4
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"warmup_steps": "3"}, "warmup_steps: '3'; valid are whole numbers from 0 on"),
+        ({"warmup_steps": True}, "warmup_steps: True; valid are whole numbers from 0 on"),
+        ({"local_size": 0}, "local_size: 0; valid are whole numbers from 1 on"),
+        ({"local_size": True}, "local_size: True; valid are whole numbers from 1 on"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        TrimwireState(**given)
+
+
+def shared(rank: int, world: int) -> tuple[int, str]:
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    state = TrimwireState(simulate=Simulation(trim_rate=0.0))
+
+    # Two buckets, which PyTorch deals anew after the first step.
+    first, second = (DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), bucket_cap_mb=0.0001) for _ in range(2))
+    for model in (first, second):
+        model.register_comm_hook(state, trimwire_hook)
+        for _ in range(3):
+            model(torch.ones(2, 8)).sum().backward()
+    # One in the other's place is none beside it.
+    counted = state.step
+    try:
+        first(torch.ones(2, 8)).sum().backward()
+        said = "nothing"
+    except ValueError as error:
+        said = str(error)
+    dist.destroy_process_group()
+    return counted, said
+
+
+def test_two_models_need_two_states() -> None:
+    ((counted, said),) = run(shared, 1)
+    assert counted == 6 and "one TrimwireState averages two models" in said, said

@@ -207,21 +207,9 @@ class Group:
         and again. `algorithm` is 'direct', 'ring', 'two-level' or 'auto'. With a `deadline` (seconds from the call) what is trimmed or lost is sent again until then, what is
         worth most first; then every rank takes what is there, and what has not come counts as zero. This rank's data leaves at a share of the line's rate, `pace`, at most.
         """
+        options = OperationOptions(exact, average, planes, layer_class, tag, consistent, full, self._way(algorithm, exact), deadline, pace)
         if getattr(tensor, "is_cuda", False) and not exact:
-            return self.on_gpu().all_reduce(
-                tensor,
-                average=average,
-                planes=planes,
-                layer_class=layer_class,
-                tag=tag,
-                consistent=consistent,
-                full=full,
-                algorithm=_directly(algorithm),
-                deadline=deadline,
-                pace=pace,
-            )
-        algorithm = self._way(algorithm, exact)
-        options = OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
+            return self.on_gpu().all_reduce(tensor, **vars(options))
         # Of every bit there is no sum, but of f32 there is.
         return self._native_group().all_reduce(tensor, options)
 
@@ -241,21 +229,9 @@ class Group:
         pace: float = 1.0,
     ) -> Work:
         """The sum of all ranks' `input`s, of which `output` gets this rank's part: as even a division as possible, in order of rank."""
+        options = OperationOptions(exact, average, planes, layer_class, tag, False, full, self._way(algorithm, exact), deadline, pace)
         if getattr(input, "is_cuda", False) and not exact:
-            return self.on_gpu().reduce_scatter(
-                input,
-                output,
-                average=average,
-                planes=planes,
-                layer_class=layer_class,
-                tag=tag,
-                full=full,
-                algorithm=_directly(algorithm),
-                deadline=deadline,
-                pace=pace,
-            )
-        algorithm = self._way(algorithm, exact)
-        options = OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline, pace)
+            return self.on_gpu().reduce_scatter(input, output, **vars(options))
         return self._native_group().reduce_scatter(input, output, options)
 
     def all_gather(self, input: Any, output: Any, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
@@ -368,11 +344,6 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _directly(algorithm: str) -> str:
-    """What a GPU makes of 'auto': it sends directly, which ranks that work on the host have to be told."""
-    return "direct" if algorithm == "auto" else algorithm
 
 
 def _percentiles(durations: list[float]) -> dict[str, float]:

@@ -15,7 +15,6 @@ are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPR
     _encode, _decode                                    the two kernels, a program a row
     _rows, _launch, _codec                              layout, launches, what callers see
     _tensors                                            where tensors have to be, and their addresses
-    _staging                                            side streams and pinned buffers
     _desk, _collectives                                 operations of a group: what they need, and the threads that launch them
 """
 
@@ -28,6 +27,5 @@ if tuple(int(part) for part in _triton.__version__.split(".")[:2]) < LEAST_TRITO
 
 from ._codec import Decoder, Encoder
 from ._collectives import Collectives
-from ._staging import Inbox, Outbox, Sent
 
-__all__ = ["Collectives", "Decoder", "Encoder", "Inbox", "Outbox", "Sent"]
+__all__ = ["Collectives", "Decoder", "Encoder"]

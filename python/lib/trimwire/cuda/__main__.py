@@ -36,12 +36,6 @@ def _capability(text: str) -> int:
     return 10 * int(major) + int(minor)
 
 
-def _processes(text: str) -> int:
-    if not (text.isdecimal() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r}; valid are 1 and more")
-    return int(text)
-
-
 def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m trimwire.cuda", description="Kernels of the codec on a GPU.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -55,7 +49,6 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     warm.add_argument("--planes", type=int, nargs="+", choices=range(1, PLANES + 1), metavar="N", default=[GRADIENT_PLANES], help="that are sent, 1 to 10; up to eight share their kernels (8)")
     warm.add_argument("--sealed", action="store_true", help="packets are sealed (TRIMWIRE_SEAL_KEY)")
     warm.add_argument("--capability", type=_capability, help="compute capability, as 9.0 (that of each GPU here)")
-    warm.add_argument("--processes", type=_processes, default=len(os.sched_getaffinity(0)), help="that compile at a time (one a processor)")
     arguments = parser.parse_args(given)
     if interpreted():
         warm.error("TRITON_INTERPRET=1 has nothing compiled: unset it")
@@ -92,8 +85,8 @@ def main(given: list[str] | None = None) -> None:
     work = [(capability, variant) for capability in arguments.capabilities for variant in variants]
     there = 0
     say = partial(print, flush=True)
-    # Processes of their own, as Triton compiles one kernel at a time in each; not forked, as CUDA does not outlive that.
-    with ProcessPoolExecutor(min(arguments.processes, len(work)), multiprocessing.get_context("spawn")) as pool:
+    # A process a processor, as Triton compiles one kernel at a time in each; not forked, as CUDA does not outlive that.
+    with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), len(work)), multiprocessing.get_context("spawn")) as pool:
         for (capability, variant), (seconds, hit) in zip(work, pool.map(_warmed, work), strict=True):
             there += hit
             say(f"{capability / 10}: {variant}: {'there' if hit else f'{seconds:.0f} s'}")

@@ -129,14 +129,6 @@ class Encoder(_Plan):
             with self._placeholders():
                 self.run()
 
-    def follow_figures(self) -> None:
-        """Takes the upper median of the figures of the last run for `important_from` of the next one, on the device (docs/reference/wire-format.md, §7)."""
-        # NaNs, the marked rows', come last; without others all rows are important.
-        ordered = torch.sort(self.figures).values
-        counted = torch.isfinite(ordered).sum()
-        median = ordered[torch.clamp(counted // 2, max=ordered.numel() - 1)]
-        self.important_from.copy_(torch.where(counted > 0, median, -math.inf).reshape(1))
-
     def to_bytes(self) -> list[bytes]:
         """Waits for the last run, and gives the packets."""
         content, offsets = self.packets.cpu().numpy().tobytes(), self.layout.offsets

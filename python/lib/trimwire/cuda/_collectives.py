@@ -16,16 +16,16 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from .. import _native
 from .._native import Work
-from .._operation import DEFAULT_PLANES, OperationOptions
+from .._operation import OperationOptions
 from ._desk import Desk, Kind, Outgoing, Ranks, Shape
-from ._launch import interpreted
-from ._tensors import is_capturing
+from ._tensors import device_of, is_capturing
 from ._values import KINDS
 
 _NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -58,10 +58,10 @@ class Collectives:
         for name, work in (("launch", self._launch), ("done", self._finish)):
             threading.Thread(target=work, name=f"trimwire-{name}", daemon=True).start()
 
-    def all_reduce(self, tensor: torch.Tensor, *, consistent: bool = False, **options: Any) -> Work:
+    def all_reduce(self, tensor: torch.Tensor, **options: Any) -> Work:
         """The sum over all ranks, or their mean, in place; as `Group.all_reduce`, which has the options."""
         flat = _flat(tensor, "tensor")
-        desk, native, chosen = self._begin("all_reduce", flat.numel(), flat, flat, {**options, "consistent": consistent})
+        desk, native, chosen = self._begin("all_reduce", flat.numel(), flat, flat, options)
         return self._start(desk, lambda: self._native.all_reduce(native[0], chosen))
 
     def reduce_scatter(self, input: torch.Tensor, output: torch.Tensor, **options: Any) -> Work:
@@ -79,10 +79,15 @@ class Collectives:
     def _begin(
         self, kind: Kind, length: int, input: torch.Tensor, output: torch.Tensor, options: dict[str, Any]
     ) -> tuple[Desk, tuple[_native.Elsewhere, _native.Elsewhere], OperationOptions]:
-        chosen = _options(**options)
+        if "deadline" in options:
+            options["deadline_s"] = options.pop("deadline")
+        chosen = OperationOptions(**options)
+        if chosen.algorithm == "auto":
+            # Ranks that work on the host have to be told.
+            chosen = replace(chosen, algorithm="direct")
         if input.dtype != output.dtype or input.device != output.device:
             raise ValueError(f"output: {output.dtype} of {output.device}; the input is {input.dtype} of {input.device}")
-        _check_device(input.device)
+        device_of(input.device)
         if is_capturing(input.device):
             raise RuntimeError(f"{kind}: a CUDA graph is being captured: what other ranks send cannot be. Capture forward and backward, and begin collectives outside (trimwire.cuda.Encoder and Decoder can be captured)")
         if not 1 <= chosen.planes <= _native.PLANES:
@@ -203,32 +208,12 @@ def _fail(batch: list[_native.Row], error: Exception) -> None:
         row.fail(f"{type(error).__name__}: {error}")
 
 
-def _options(
-    *,
-    average: bool = False,
-    planes: int = DEFAULT_PLANES,
-    layer_class: int = 0,
-    tag: int = 0,
-    consistent: bool = False,
-    full: bool = False,
-    algorithm: str = "direct",
-    deadline: float | None = None,
-    pace: float = 1.0,
-) -> OperationOptions:
-    return OperationOptions(False, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
-
-
 def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
     if tensor.dtype not in KINDS:
         raise TypeError(f"{name}: {tensor.dtype}; {', '.join(str(kind) for kind in KINDS)} are possible")
     if not tensor.is_contiguous():
         raise ValueError(f"{name}: not contiguous: .contiguous() copies it")
     return tensor.detach().view(-1)
-
-
-def _check_device(device: torch.device) -> None:
-    if device.type != ("cpu" if interpreted() else "cuda"):
-        raise ValueError(f"device: {device}; tensors of a GPU are needed, or TRITON_INTERPRET=1 and those of the host")
 
 
 def _event(device: torch.device) -> Any:

@@ -11,9 +11,12 @@ import torch
 
 from .. import _native
 from ._codec import Decoder, Encoder
-from ._staging import _pinned
 
 Kind = Literal["all_reduce", "reduce_scatter", "all_gather"]
+
+
+def _pinned(like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,6 @@ class TrimwireBackend(Operations, _C10dBackend):  # type: ignore[misc]
 class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
     """A rank of a group for tensors of all devices."""
 
-    #: torch.distributed asks when it makes groups of this one's ranks.
-    supports_splitting = False
-
     def __init__(self, rank: int, world: int) -> None:
         dist.ProcessGroup.__init__(self, rank, world)
         self._name = ""

@@ -13,19 +13,17 @@ import torch
 from .. import encode
 from .._group import Group
 from .._operation import GRADIENT_PLANES
+from ._options import CODECS, one_of
 
 if TYPE_CHECKING:
     from ..cuda import Collectives
 
-#: What can be asked for: kernels for tensors of a GPU where there are some; the host for all; kernels for all (without a GPU in Triton's interpreter).
-CODECS = ("auto", "host", "triton")
 _said: set[str] = set()
 
 
 def codec_of(chosen: str) -> str:
     """What this rank codes with, and tells the others: 'triton' or 'host'. Where a GPU is there and kernels are not, it is said once."""
-    if chosen not in CODECS:
-        raise ValueError(f"codec: {chosen!r}; valid are {', '.join(map(repr, CODECS))}")
+    one_of("codec", chosen, *CODECS)
     if chosen == "host" or (chosen == "auto" and not torch.cuda.is_available()):
         return "host"
     try:

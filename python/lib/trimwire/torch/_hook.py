@@ -18,8 +18,7 @@ from .._native import PLANES
 from ._device import Coder, on_host
 from ._errors import CollectiveError
 from ._future import Promise, until_done
-from ._memory import length, of_one_dimension, padded, put_back, words
-from ._operations import FLOATS
+from ._memory import of_one_dimension, put_back
 from ._options import Options
 from ._rendezvous import announce, connect
 
@@ -48,8 +47,6 @@ class Hook:
         """The mean of a tensor over the ranks, in place: bucket `index` of a step, or this rank's part of it."""
         if tensor.layout != torch.strided:
             raise NotImplementedError(f"trimwire: bucket {index} is {tensor.layout}; gradients that travel are dense: nn.Embedding(sparse=False), whose rows without a gradient stay 0")
-        if tensor.dtype not in FLOATS:
-            return self._exactly(tensor, index)
         self._buckets = max(self._buckets, index + 1)
         # Buckets come from the last layers to the first, which the next forward pass needs first.
         layer_class = (_CLASSES - 1) * (self._buckets - 1 - index) // max(self._buckets - 1, 1)
@@ -108,24 +105,6 @@ class Hook:
 
         for work in works:
             work.then(over)
-        return promise.future
-
-    def _exactly(self, tensor: torch.Tensor, index: int) -> torch.futures.Future[torch.Tensor]:
-        """Of what the codec does not know, as float64: everybody gets everything, and takes the mean by itself."""
-        own = tensor.detach().cpu().contiguous().view(-1)
-        everything = torch.empty(self.group.world * padded(length(own)), dtype=torch.uint8)
-        work = self.group.all_gather(words(own).clone(), everything)
-        promise = Promise([tensor])
-
-        def over() -> None:
-            if (error := work.error()) is not None:
-                promise.fail(CollectiveError(f"bucket {index}: {error}", rank=work.culprit()))
-                return
-            parts = everything.view(self.group.world, -1)[:, : length(own)].contiguous().view(-1).view(own.dtype)
-            tensor.copy_(parts.view(self.group.world, -1).mean(0).view(tensor.shape))
-            promise.fulfil(tensor)
-
-        work.then(over)
         return promise.future
 
     def _end_step(self, error: str | None) -> None:

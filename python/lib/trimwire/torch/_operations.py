@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -64,6 +65,13 @@ class Operations:
         self._barriers = 0
         self._gathered: list[TrimwireWork] | None = None
         self._lock = threading.Lock()
+
+    @property
+    def supports_splitting(self) -> bool:
+        """torch.distributed asks when it makes groups of this one's ranks."""
+        if sys._getframe(1).f_code.co_name == "split_group":
+            raise NotImplementedError("trimwire: split_group is not there; dist.new_group(ranks) makes a group of some ranks")
+        return False
 
     def stats(self) -> dict[str, float]:
         """Totals: operations, packets received, trimmed and missing, bytes sent, seconds; with a planes algorithm its ratio, planes, pace and steps."""
@@ -243,19 +251,7 @@ class Operations:
                 everything = everything.clone()
             work = self.native.reduce_scatter(everything, flat, average=average, **self._sent("reduce_scatter", everything, lossy))
             return self._keep(work, lossy), back
-        # Each rank gets the parts of its own shard, and no others.
-        size = length(flat)
-        whole = padded(size)
-        sent = torch.zeros(self._world, whole, dtype=torch.uint8)
-        if size:
-            sent[:, :size] = everything.view(torch.uint8).view(self._world, size)
-        received = torch.empty(self._world * whole, dtype=torch.uint8)
-        split = [whole // 4] * self._world
-
-        def reduce() -> None:
-            flat.copy_(REDUCE[op](_rows(received, self._world, flat)))
-
-        return self.native.all_to_all(sent.view(-1), received, split, split), then(reduce, back)
+        return self._scatter_and_reduce(output, list(everything.view(self._world, flat.numel())), op)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
         """A shard of the sum for each rank."""
@@ -272,10 +268,11 @@ class Operations:
             if all(part.numel() == output.numel() for part in parts):
                 pairs.append(self._scatter_sum(output, torch.cat([part.detach().reshape(-1) for part in parts]), op))
             else:
-                pairs.append(self._uneven_scatter_sum(output, parts, op))
+                pairs.append(self._scatter_and_reduce(output, parts, op))
         return self._work(_named("reduce_scatter", [part for parts in inputs for part in parts]), [work for work, _ in pairs], outputs, then(*(step for _, step in pairs)), opts)
 
-    def _uneven_scatter_sum(self, output: torch.Tensor, parts: list[torch.Tensor], op: Any) -> tuple[Part, Back]:
+    def _scatter_and_reduce(self, output: torch.Tensor, parts: list[torch.Tensor], op: Any) -> tuple[Part, Back]:
+        """Each rank gets the parts of its own shard, and no others, and reduces them by itself."""
         flat, back = write(output)
         sent = [words(read(part)) for part in parts]
         whole = padded(length(flat))
@@ -400,7 +397,7 @@ class Operations:
             output = outputs[nth] if root == self._own_rank else []
             if root == self._own_rank and len(output) != self._world:
                 raise ValueError(f"trimwire: gather into {len(output)} tensors on {self._world} ranks; one for each rank is needed")
-            receives = [padded(length_of(part)) // 4 for part in output]
+            receives = [padded(length(part)) // 4 for part in output]
             work, received = self._to_root(words(read(own)), root, receives or None)
             works.append(work)
             if output:
@@ -451,7 +448,7 @@ class Operations:
         if len(inputs) != self._world or len(outputs) != self._world:
             raise ValueError(f"trimwire: all_to_all of {len(inputs)} tensors into {len(outputs)} on {self._world} ranks; one for each rank is needed, both times")
         sent = [words(read(part)) for part in inputs]
-        receives = [padded(length_of(part)) // 4 for part in outputs]
+        receives = [padded(length(part)) // 4 for part in outputs]
         received = torch.empty(4 * sum(receives), dtype=torch.uint8)
         work = self.native.all_to_all(torch.cat(sent), received, [len(part) // 4 for part in sent], receives)
         return self._work(_named("all_to_all", inputs), [work], outputs, lambda: _divide(received, receives, outputs), opts)
@@ -545,11 +542,6 @@ def _nested(lists: Any, beside: Any) -> Any:
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
-
-
-def length_of(tensor: torch.Tensor) -> int:
-    """Bytes of its elements."""
-    return int(tensor.numel() * tensor.element_size())
 
 
 def _rows(everything: torch.Tensor, world: int, like: torch.Tensor) -> torch.Tensor:

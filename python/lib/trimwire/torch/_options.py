@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 LONGEST_KEY = 32
+#: Kernels for tensors of a GPU where there are some; the host for all; kernels for all (without a GPU in Triton's interpreter).
+CODECS = ("auto", "host", "triton")
 
 
-def _one_of(holder: object, name: str, valid: tuple[str, ...]) -> None:
-    if getattr(holder, name) not in valid:
-        raise ValueError(f"{name}: {getattr(holder, name)!r}; valid are {', '.join(map(repr, valid))}")
+def one_of(name: str, value: object, *valid: object) -> None:
+    """Refuses what is none of them."""
+    # 1 is no True.
+    if not any(type(value) is type(each) and value == each for each in valid):
+        raise ValueError(f"{name}: {value!r}; valid are {', '.join(map(repr, valid))}")
 
 
-def _within(holder: object, name: str, least: int, most: int | None = None) -> None:
-    value = getattr(holder, name)
-    if value is None:
-        return
+def within(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Refuses what is no such whole number."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} {'on' if most is None else f'to {most}'}")
 
 
-def _positive(holder: object, name: str) -> None:
-    value = getattr(holder, name)
+def _positive(name: str, value: float | None) -> None:
     if value is not None and not value > 0:
         raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
 
@@ -76,13 +77,13 @@ class Network:
     metrics: str | None = None
 
     def __post_init__(self) -> None:
-        _one_of(self, "receive", ("auto", "socket", "raw"))
-        _one_of(self, "checksums", ("filled", "zero"))
-        _within(self, "port", 0, 65_535)
-        _within(self, "paths", 1, 256)
-        _within(self, "rate_bps", 1)
-        _within(self, "channels", 1, 16)
-        _positive(self, "trim_delay")
+        one_of("receive", self.receive, "auto", "socket", "raw")
+        one_of("checksums", self.checksums, "filled", "zero")
+        within("port", self.port, 0, 65_535)
+        within("paths", self.paths, 1, 256)
+        within("rate_bps", 1 if self.rate_bps is None else self.rate_bps, 1)
+        within("channels", 1 if self.channels is None else self.channels, 1, 16)
+        _positive("trim_delay", self.trim_delay)
         if not 0 <= self.rendezvous_timeout < math.inf:
             raise ValueError(f"rendezvous_timeout: {self.rendezvous_timeout!r}; valid are seconds from 0 on")
 
@@ -131,15 +132,14 @@ class Options:
         return default
 
     def __post_init__(self) -> None:
-        _one_of(self, "gradients", ("exact", "lossy"))
-        _one_of(self, "codec", ("auto", "host", "triton"))
-        _within(self, "planes", 1, PLANES)
-        _within(self, "smallest", 0)
-        for name in ("consistent", "lossy_all_gather"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name}: {getattr(self, name)!r}; valid are True and False")
-        _positive(self, "give_up")
-        _positive(self, "operation_timeout")
+        one_of("gradients", self.gradients, "exact", "lossy")
+        one_of("codec", self.codec, *CODECS)
+        within("planes", self.planes, 1, PLANES)
+        within("smallest", self.smallest, 0)
+        one_of("consistent", self.consistent, True, False)
+        one_of("lossy_all_gather", self.lossy_all_gather, True, False)
+        _positive("give_up", self.give_up)
+        _positive("operation_timeout", self.operation_timeout)
         if not isinstance(self.network, Network):
             raise ValueError(f"network: {self.network!r}; valid is trimwire.torch.Network(…)")
         if self.seal_key is not None:

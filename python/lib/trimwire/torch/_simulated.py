@@ -17,7 +17,7 @@ from .._codec import shares_of, through_network
 from .._native import PLANES
 from .._transcript import Fates, Transcript
 from ._memory import of_one_dimension, put_back
-from ._options import Options
+from ._options import Options, one_of, within
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,12 @@ class Simulation:
     def __post_init__(self) -> None:
         """Refuses what no network does."""
         self.shares()
-        if self.sent_planes is not None and not 1 <= self.sent_planes <= PLANES:
-            raise ValueError(f"sent_planes: {self.sent_planes}; valid are 1 to {PLANES}")
+        within("sent_planes", PLANES if self.sent_planes is None else self.sent_planes, 1, PLANES)
+        within("seed", self.seed, 0, 2**64 - 1)
+        one_of("codec", self.codec, "rht", "raw", "rht-paper", "sign-magnitude", "sq", "sd")
+        one_of("decoding", self.decoding, "unbiased", "mmse", "paper")
+        for name in ("both_ways", "consistent", "error_feedback", "measure"):
+            one_of(name, getattr(self, name), True, False)
 
     def shares(self) -> list[tuple[int, float]]:
         """How many planes (0: lost) what share of the packets keeps."""

@@ -14,6 +14,7 @@ import os
 import queue
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,8 @@ import torch.distributed as dist
 from .._adaptive import Adaptive
 from ._future import Promise
 from ._hook import Hook, agree_to_start
-from ._options import Options, given
+from ._operations import FLOATS
+from ._options import Options, given, one_of, within
 from ._simulated import SimulatedHook, Simulation
 
 
@@ -53,9 +55,9 @@ class TrimwireState:
         simulate: Simulation | None = None,
         options: Options | dict[str, Any] | None = None,
     ) -> None:
-        for name, value, least in (("warmup_steps", warmup_steps, 0), ("local_size", 1 if local_size is None else local_size, 1)):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} on")
+        within("warmup_steps", warmup_steps, 0)
+        within("local_size", 1 if local_size is None else local_size, 1)
+        one_of("fallback", fallback, True, False)
         self.process_group, self.warmup_steps, self.fallback, self.simulate, self.options = process_group, warmup_steps, fallback, simulate, options
         # What is wrong with them is told where the program begins, not in the first backward pass.
         self._chosen = given(options)
@@ -69,6 +71,9 @@ class TrimwireState:
         self._failed = False
         self._hook: Hook | SimulatedHook | None = None
         self._levels: _Levels | None = None
+        #: Parameters of the model that was averaged last, and of the one before it, by their ids.
+        self._parameters: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._earlier: dict[int, weakref.ref[torch.Tensor]] = {}
 
     @property
     def local_size(self) -> int:
@@ -108,16 +113,36 @@ class TrimwireState:
             self._levels = _Levels(hook, self.group, size)
 
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """The mean of a bucket over all ranks, in place."""
+        """The mean of a bucket over all ranks, in place.
+
+        Raises:
+            ValueError: buckets of two models take turns.
+        """
+        self._refuse_two_models(bucket)
         if bucket.index() == 0:
             self.step += 1
         if self.step > self.warmup_steps:
             self.connect()
-        if self._hook is None or self.step <= self.warmup_steps:
+        # What the codec does not know, float64, goes the ordinary way, too.
+        if self._hook is None or self.step <= self.warmup_steps or bucket.buffer().dtype not in FLOATS:
             return self._plainly(bucket.buffer())
         if self._levels is not None:
             return self._levels.average(bucket.buffer(), bucket.index(), bucket.is_last())
         return self._hook.average(bucket)
+
+    def _refuse_two_models(self, bucket: Any) -> None:
+        """Steps would count twice, and the operations of one model would be taken for those of the other."""
+        own = bucket.parameters()
+
+        def among(known: dict[int, weakref.ref[torch.Tensor]]) -> bool:
+            return (found := known.get(id(own[0]))) is not None and found() is own[0]
+
+        if among(self._earlier):
+            raise ValueError("one TrimwireState averages two models: each needs a state of its own")
+        if bucket.index() == 0 and not among(self._parameters):
+            # Another one in its place is none beside it, unless the first comes again.
+            self._earlier, self._parameters = self._parameters, {}
+        self._parameters |= {id(parameter): weakref.ref(parameter) for parameter in own if id(parameter) not in self._parameters}
 
     def _plainly(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         # Divided first, as PyTorch's own hook does: sums of float16 overflow later.
