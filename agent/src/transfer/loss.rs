@@ -2,21 +2,22 @@
 //! Which packets of a message are lost, and when a sender asks what has arrived.
 //!
 //! ```text
-//!  packet      IN FLIGHT ── it arrives ──────────────────────► THERE, or trimmed: the rest will not come
+//!  a packet    IN FLIGHT ── it arrives ──► THERE, or trimmed: the rest will not come
 //!               ▲     │
-//!               │     │ one that left later arrives whole (RACK, RFC 8985): on its path, or on any,
-//!         sent  │     │ within a window. Or the receiver, asked later, has not got it when it is old
-//!        again, │     ▼
-//!      another ─┴── LOST ── the receiver can do without so many ──► LEFT OUT
-//!         path
+//!               │     │ One that left later has arrived whole: RACK (RFC 8985), by path at once,
+//!   sent again, │     │ across paths after a window. Or the receiver, asked later, has not got
+//!   another way │     ▼ it, and it is old.
+//!               └── LOST ── the receiver can do without so many ──► LEFT OUT
 //!
-//!  question    HEARD ── no news for some round trips, or all is sent ──► ASKED ◄─┐ no answer: again,
-//!                ▲                                                        │   └──┘ after waits that double
-//!                └──────────────────── any report ───────────────────────┘
+//!  a question         all is sent, or no news for some round trips
+//!               HEARD ────────────────────────────────────────────► ASKED ◄─┐ no answer: again,
+//!                 ▲                   any report                      │  └──┘ after waits that
+//!                 └───────────────────────────────────────────────────┘       double
 //!
-//!  data        FREE ── lost three times, while answers come ──► WAITING ◄── one packet ──┐
-//!               ▲                                                  └── a wait is over ─► READY
-//!               └──────────── more of any packet arrives ───────────────────┘
+//!  data               lost three times, while answers come
+//!               FREE ───────────────────────────────────────► WAITING ── a wait is over ─► READY
+//!                 ▲           more of any packet arrives        │  ▲                        │
+//!                 └─────────────────────────────────────────────┘  └── one packet leaves ───┘
 //! ```
 //!
 //! Trimmed packets show no loss: they travel in a queue that is served first, and overtake.
@@ -70,10 +71,6 @@ impl Packet {
 /// The news of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct News {
-    /// Packets that have arrived.
-    pub(super) arrived: u32,
-    /// Of these, packets that lack planes.
-    pub(super) trimmed: u32,
     /// Whether any packet gained planes.
     pub(super) improved: bool,
     /// The most by which an untrimmed packet was overtaken.
@@ -259,37 +256,31 @@ impl Flight {
                 let whole = held == self.planes;
                 if before == 0 {
                     self.missing -= 1;
-                    news.arrived += 1;
-                    news.trimmed += u32::from(!whole);
                     if std::mem::take(&mut packet.left_out) {
                         self.left_out -= 1;
                     }
                 }
                 // Of a packet that was sent twice the first copy may have arrived: not if the round
                 // trip would be too short for the second (RFC 8985 §6.2 step 2).
-                let plausible =
-                    fastest_ns.is_some_and(|least| now_ns.saturating_sub(packet.sent_ns) >= least);
-                let certain = packet.attempts == 1 || plausible;
+                let Packet { sent_ns, bytes, path, attempts, in_flight, .. } = *packet;
+                let plausible = fastest_ns.is_some_and(|least| now_ns.saturating_sub(sent_ns) >= least);
+                let certain = attempts == 1 || plausible;
                 if before == 0 {
-                    paths.on_arrived(packet.path, if certain { packet.sent_ns } else { 0 }, !whole);
+                    paths.on_arrived(path, if certain { sent_ns } else { 0 }, !whole);
                 }
                 if whole
                     && certain
-                    && let Some(lane) = self.lanes.get_mut(usize::from(packet.path))
+                    && let Some(lane) = self.lanes.get_mut(usize::from(path))
                 {
-                    if packet.attempts == 1 {
-                        let overtaken = Overtaken {
-                            within_ns: lane.told_ns.saturating_sub(packet.sent_ns),
-                            across_ns: newest_ns.saturating_sub(packet.sent_ns),
-                        };
-                        news.overtaken = news.overtaken.max(overtaken);
+                    if attempts == 1 {
+                        let within_ns = lane.told_ns.saturating_sub(sent_ns);
+                        let across_ns = newest_ns.saturating_sub(sent_ns);
+                        news.overtaken = news.overtaken.max(Overtaken { within_ns, across_ns });
                     }
-                    lane.delivered_ns = lane.delivered_ns.max(packet.sent_ns);
-                    self.delivered_ns = self.delivered_ns.max(packet.sent_ns);
+                    lane.delivered_ns = lane.delivered_ns.max(sent_ns);
+                    self.delivered_ns = self.delivered_ns.max(sent_ns);
                 }
-                let (attempts, in_flight, bytes) = (packet.attempts, packet.in_flight, packet.bytes);
-                let least = if self.wanted == Wanted::EveryPlane { self.planes } else { 1 };
-                let enough = held >= least;
+                let enough = self.satisfies(held);
                 // The rest of a trimmed packet will not come. Of a packet that was sent twice, the
                 // first arrival may be either copy; more of it is the second.
                 let told = !whole && (attempts == 1 || (before > 0 && plausible));
@@ -297,7 +288,7 @@ impl Flight {
                     self.packets[index as usize].in_flight = false;
                     self.load.remove(bytes);
                 }
-                if enough && before < least {
+                if enough && !self.satisfies(before) {
                     satisfied(index);
                 }
             }
@@ -516,6 +507,21 @@ enum Trial {
     Trimmed,
 }
 
+/// The time, and what follows from it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now<'a> {
+    pub(super) ns: u64,
+    pub(super) estimate: &'a PathEstimate,
+    pub(super) timeouts: &'a TimeoutConfig,
+}
+
+impl Now<'_> {
+    /// How long to wait for an answer after so many questions in vain.
+    fn answer_ns(&self, unanswered: u32) -> u64 {
+        self.estimate.answer_timeout_ns(unanswered, self.timeouts)
+    }
+}
+
 /// The questions about a message, and whether its data may be sent.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
@@ -557,25 +563,19 @@ impl Asking {
     }
 
     /// Data has left: sets the timer. `true`: a question is due at once, because it was the last.
-    pub(super) fn after_data(
-        &mut self,
-        now_ns: u64,
-        all_sent: bool,
-        estimate: &PathEstimate,
-        timeouts: &TimeoutConfig,
-    ) -> bool {
-        if self.wait(now_ns, estimate, timeouts) {
+    pub(super) fn after_data(&mut self, now: Now<'_>, all_sent: bool) -> bool {
+        if self.wait(now) {
             return false;
         }
         if all_sent {
-            let earliest_ns = self.earliest_ns(estimate, timeouts);
-            if now_ns < earliest_ns {
+            let earliest_ns = self.earliest_ns(now);
+            if now.ns < earliest_ns {
                 self.no_later_than(earliest_ns);
             }
-            return now_ns >= earliest_ns;
+            return now.ns >= earliest_ns;
         }
-        let silence_ns = self.silence.ask_after_ns(estimate, timeouts);
-        self.timer_ns.get_or_insert(now_ns.saturating_add(silence_ns));
+        let silence_ns = self.silence.ask_after_ns(now.estimate, now.timeouts);
+        self.timer_ns.get_or_insert(now.ns.saturating_add(silence_ns));
         false
     }
 
@@ -585,16 +585,15 @@ impl Asking {
 
     /// Nothing gets through: the next packet is tried when the timer expires. `false`: something
     /// does.
-    fn wait(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> bool {
+    fn wait(&mut self, now: Now<'_>) -> bool {
         let Trial::Waiting(times) = self.trial else { return false };
-        let wait_ns = backoff(estimate.answer_timeout_ns(0, timeouts), times, timeouts.max_ns);
-        self.no_later_than(now_ns.saturating_add(wait_ns));
+        self.no_later_than(now.ns.saturating_add(backoff(now.answer_ns(0), times, now.timeouts.max_ns)));
         true
     }
 
     /// When to ask about everything again, at the earliest: after a round trip, and less often the
     /// longer there is no news.
-    fn earliest_ns(&self, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
+    fn earliest_ns(&self, Now { estimate, timeouts, .. }: Now<'_>) -> u64 {
         let (times, asked_ns) = self.repeated;
         let Some(doublings) = times.checked_sub(1) else { return 0 };
         // The shortest: a peer that stood still for seconds has made all others long.
@@ -606,24 +605,16 @@ impl Asking {
 
     /// Asks: gives the question's number, from 1. `patience`: so many questions told that the
     /// receiver's application is not there yet.
-    pub(super) fn ask(
-        &mut self,
-        now_ns: u64,
-        all_sent: bool,
-        patience: u32,
-        estimate: &PathEstimate,
-        timeouts: &TimeoutConfig,
-    ) -> u32 {
+    pub(super) fn ask(&mut self, now: Now<'_>, all_sent: bool, patience: u32) -> u32 {
         self.sequence = self.sequence.wrapping_add(1).max(1);
-        self.asked.push_back((self.sequence, now_ns));
+        self.asked.push_back((self.sequence, now.ns));
         if self.asked.len() > REMEMBERED {
             self.asked.pop_front();
         }
-        self.unheard_ns.get_or_insert(now_ns);
-        let wait_ns = estimate.answer_timeout_ns(self.unanswered.max(patience), timeouts);
-        self.timer_ns = Some(now_ns.saturating_add(wait_ns));
+        self.unheard_ns.get_or_insert(now.ns);
+        self.timer_ns = Some(now.ns.saturating_add(now.answer_ns(self.unanswered.max(patience))));
         if all_sent {
-            self.repeated = (self.repeated.0.saturating_add(1), now_ns);
+            self.repeated = (self.repeated.0.saturating_add(1), now.ns);
         }
         self.sequence
     }
@@ -655,6 +646,10 @@ impl Asking {
             estimate.control.sample(rtt_ns);
         }
         Some(asked_ns)
+    }
+
+    fn is_open(&self) -> bool {
+        self.sequence > 0 && self.answered != self.sequence
     }
 
     /// Whether the newest question has this number.
@@ -702,57 +697,38 @@ impl Asking {
 
     /// Something was heard: asks again later. `all_sent` is `Some` where everything is; `true` if
     /// there is to be another question.
-    pub(super) fn rest(
-        &mut self,
-        now_ns: u64,
-        all_sent: Option<bool>,
-        flight: &Flight,
-        estimate: &PathEstimate,
-        timeouts: &TimeoutConfig,
-    ) {
-        if self.wait(now_ns, estimate, timeouts) {
+    pub(super) fn rest(&mut self, now: Now<'_>, all_sent: Option<bool>, flight: &Flight) {
+        if self.wait(now) {
             return;
         }
-        let is_open = self.sequence > 0 && self.answered != self.sequence;
-        let later_ns = now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts));
+        let is_open = self.is_open();
+        let later_ns = now.ns.saturating_add(now.answer_ns(0));
         self.timer_ns = match all_sent {
             None if !is_open && flight.load.bytes == 0 => None,
             None => {
-                let since_ns = self.unclear_ns.unwrap_or(now_ns);
-                Some(since_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts)))
+                let since_ns = self.unclear_ns.unwrap_or(now.ns);
+                Some(since_ns.saturating_add(self.silence.ask_after_ns(now.estimate, now.timeouts)))
             }
             Some(_) if is_open => Some(later_ns),
             // What is on its way says when to ask again, and not what comes meanwhile.
-            Some(asks) => match self.again_ns(now_ns, flight, estimate, timeouts) {
+            Some(asks) => match self.again_ns(now, flight) {
                 Some(again_ns) => Some(later_ns.min(again_ns)),
-                None if asks => Some(self.earliest_ns(estimate, timeouts).max(now_ns)),
+                None if asks => Some(self.earliest_ns(now).max(now.ns)),
                 None => Some(later_ns),
             },
         };
     }
 
     /// When to ask about what is on its way, if anything is.
-    fn again_ns(
-        &self,
-        now_ns: u64,
-        flight: &Flight,
-        estimate: &PathEstimate,
-        timeouts: &TimeoutConfig,
-    ) -> Option<u64> {
-        let again_ns = estimate.ask_again_ns(now_ns, flight.newest_in_flight_ns()?, timeouts);
-        Some(again_ns.max(self.earliest_ns(estimate, timeouts)))
+    fn again_ns(&self, now: Now<'_>, flight: &Flight) -> Option<u64> {
+        let again_ns = now.estimate.ask_again_ns(now.ns, flight.newest_in_flight_ns()?, now.timeouts);
+        Some(again_ns.max(self.earliest_ns(now)))
     }
 
     /// The newest question about everything was answered: sets the timer, if anything is on its
     /// way yet.
-    pub(super) fn waits_for_flight(
-        &mut self,
-        now_ns: u64,
-        flight: &Flight,
-        estimate: &PathEstimate,
-        timeouts: &TimeoutConfig,
-    ) -> bool {
-        let again_ns = self.again_ns(now_ns, flight, estimate, timeouts);
+    pub(super) fn waits_for_flight(&mut self, now: Now<'_>, flight: &Flight) -> bool {
+        let again_ns = self.again_ns(now, flight);
         self.timer_ns = again_ns.or(self.timer_ns);
         again_ns.is_some()
     }
@@ -764,7 +740,7 @@ impl Asking {
             self.trial = Trial::Ready(times.saturating_add(1));
         }
         self.silence.asked = self.silence.asked.saturating_add(1);
-        self.unanswered += u32::from(self.sequence > 0 && self.answered != self.sequence);
+        self.unanswered = self.unanswered.saturating_add(u32::from(self.is_open()));
         self.unheard_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 }

@@ -2,7 +2,7 @@
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost,
 //! and questions at the end.
 
-use super::loss::{Asking, Flight, Late, Load, Lost, Repair};
+use super::loss::{Asking, Flight, Late, Load, Lost, Now, Repair};
 use super::path::PathEstimate;
 use super::repairs::{Forward, Repairs, worth};
 use crate::config::TimeoutConfig;
@@ -378,11 +378,12 @@ impl Outgoing {
             return (heard, Next::Failed(self.stalled(progress.missing, waited_ns)));
         }
         let all_sent = self.all_sent().then_some(self.pass == Pass::Sending);
-        self.asking.rest(now_ns, all_sent, &self.flight, estimate, timeouts);
+        let now = Now { ns: now_ns, estimate, timeouts };
+        self.asking.rest(now, all_sent, &self.flight);
         if all_sent.is_none() || !answer || !self.asking.is_newest(progress.sequence) {
             return (heard, self.ready());
         }
-        (heard, self.on_last_answer(now_ns, progress, estimate, timeouts))
+        (heard, self.on_last_answer(now, progress))
     }
 
     fn stalled(&self, missing: u32, waited_ns: u64) -> TransferError {
@@ -487,7 +488,7 @@ impl Outgoing {
         timeouts: &TimeoutConfig,
     ) -> bool {
         let all_sent = self.all_sent();
-        self.asking.after_data(now_ns, all_sent, estimate, timeouts)
+        self.asking.after_data(Now { ns: now_ns, estimate, timeouts }, all_sent)
     }
 
     /// When to call [`on_timeout`](Self::on_timeout).
@@ -504,7 +505,7 @@ impl Outgoing {
     pub(crate) fn probe(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> Probe {
         let patience = self.not_expected.map_or(0, |(_, times)| times);
         let all_sent = self.all_sent();
-        let sequence = self.asking.ask(now_ns, all_sent, patience, estimate, timeouts);
+        let sequence = self.asking.ask(Now { ns: now_ns, estimate, timeouts }, all_sent, patience);
         self.stats.probes += 1;
         let settled = all_sent && self.pass == Pass::Settled;
         let grace_ns = if settled { estimate.loss_delay_ns(timeouts).max(1) } else { 0 };
@@ -521,13 +522,8 @@ impl Outgoing {
     }
 
     /// The answer to the newest question, when everything was sent before it.
-    fn on_last_answer(
-        &mut self,
-        now_ns: u64,
-        progress: &Progress<'_>,
-        estimate: &PathEstimate,
-        timeouts: &TimeoutConfig,
-    ) -> Next {
+    fn on_last_answer(&mut self, now: Now<'_>, progress: &Progress<'_>) -> Next {
+        let (now_ns, timeouts) = (now.ns, now.timeouts);
         let waited_ns = now_ns.saturating_sub(self.progress_ns);
         if waited_ns >= timeouts.patience_ns {
             return Next::Failed(self.stalled(progress.missing, waited_ns));
@@ -536,7 +532,7 @@ impl Outgoing {
         if !self.flight.knows_all(progress) {
             return Next::Wait;
         }
-        if self.asking.waits_for_flight(now_ns, &self.flight, estimate, timeouts) {
+        if self.asking.waits_for_flight(now, &self.flight) {
             return Next::Wait;
         }
         if progress.bound_holds {
