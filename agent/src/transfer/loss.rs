@@ -450,7 +450,7 @@ impl Flight {
     }
 }
 
-/// A packet may be lost so often, by chance or to bursts of others.
+/// A packet may be lost so often, by chance or to bursts of others (RFC 8899 §5.1.2: MAX_PROBES).
 const LOST: u8 = 3;
 
 /// Questions that are remembered. On a long path the first answer comes after many of them, asked
