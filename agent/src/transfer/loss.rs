@@ -481,6 +481,11 @@ impl Silence {
         (self.since_ns, self.asked) = (now_ns, 0);
     }
 
+    /// A question is due.
+    pub fn asked(&mut self) {
+        self.asked = self.asked.saturating_add(1);
+    }
+
     /// When it began.
     pub fn since_ns(&self) -> u64 {
         self.since_ns
@@ -739,7 +744,7 @@ impl Asking {
         if let Trial::Waiting(times) = self.trial {
             self.trial = Trial::Ready(times.saturating_add(1));
         }
-        self.silence.asked = self.silence.asked.saturating_add(1);
+        self.silence.asked();
         self.unanswered = self.unanswered.saturating_add(u32::from(self.is_open()));
         self.unheard_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
