@@ -22,9 +22,9 @@
 //! alone say nothing of the MTU.
 #![forbid(unsafe_code)]
 
+use crate::rtt::backoff;
 use crate::snapshot::PathStats;
 use crate::spray::Spray;
-use crate::transfer::backoff;
 
 /// Rounds of questions before a path is out (RFC 8899 §5.1.2: MAX_PROBES).
 const ROUNDS: u32 = 3;

@@ -26,15 +26,13 @@ use crate::epoch::Vote;
 use crate::interface::{EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError};
 use crate::pacing::Pacer;
 use crate::paths::{Paths, Question};
-use crate::rate::{PathModel, RateAlgorithm};
+use crate::rate::{PathModel, RateAlgorithm, Slowdown};
 use crate::row::Row;
 use crate::snapshot::PeerStats;
-use crate::transfer::Slowdown;
 use crate::transfer::finals::{self, Finals};
 use crate::transfer::incoming::{Arrival, Incoming, Senders};
-use crate::transfer::outgoing::Outgoing;
+use crate::transfer::outgoing::{Next, Outgoing, When};
 use crate::transfer::path::PathEstimate;
-use crate::transfer::{Next, When};
 use crate::wire::Abort;
 use crate::wire::trim_map::TrimMap;
 use early::Early;
@@ -394,15 +392,15 @@ impl Peer {
     fn apply(&mut self, cx: &mut Context<'_>, message: u32, next: Next) {
         let Some(transfer) = self.sends.get_mut(&message) else { return };
         match next {
-            Next::Wait => self.timers.set(Timer::Outgoing(message), transfer.timer_ns),
+            Next::Wait => self.timers.set(Timer::Outgoing(message), transfer.timer_ns()),
             Next::Data => {
-                self.timers.set(Timer::Outgoing(message), transfer.timer_ns);
+                self.timers.set(Timer::Outgoing(message), transfer.timer_ns());
                 self.queue_data(message);
             }
             Next::Probe => self.queue_probe(message),
             Next::Passed => {
                 let map = transfer.reported();
-                self.timers.set(Timer::Outgoing(message), transfer.timer_ns);
+                self.timers.set(Timer::Outgoing(message), transfer.timer_ns());
                 cx.events.push_back(Event::Passed { to: self.rank, message, map });
             }
             Next::Done => {

@@ -248,3 +248,33 @@ impl Rate {
         self.set(self.bps / (1.0 + weight * share / (1.0 - share)));
     }
 }
+
+/// When the rate algorithm last reduced the rate, and which losses it need not hear of because of
+/// that.
+#[derive(Debug, Default)]
+pub struct Slowdown {
+    at_ns: u64,
+}
+
+/// A rate that fell to this part of itself was reduced for good cause. (Algorithms take a little
+/// off in many rounds; that does not answer a burst of losses.)
+const SLOWED: (u128, u128) = (3, 4);
+
+impl Slowdown {
+    /// When the algorithm last took a quarter of its rate or more.
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// Hands feedback to the rate algorithm without `answered` of the losses: those of packets that
+    /// left before [`at_ns`](Self::at_ns). The rate has fallen for what a queue dropped; it would
+    /// fall again for what the same queue dropped later, which is found out afterwards (RFC 9002
+    /// §7.3.2).
+    pub fn tell(&mut self, algorithm: &mut dyn RateAlgorithm, feedback: &Feedback, answered: u32) {
+        let before_bps = u128::from(algorithm.rate_bps());
+        algorithm.on_feedback(&Feedback { lost: feedback.lost.saturating_sub(answered), ..*feedback });
+        if u128::from(algorithm.rate_bps()) * SLOWED.1 <= before_bps * SLOWED.0 {
+            self.at_ns = feedback.now_ns;
+        }
+    }
+}

@@ -61,6 +61,11 @@ impl RttEstimator {
     }
 }
 
+/// Exponential backoff: `base` doubled `times` times, at most `most`.
+pub(crate) fn backoff(base_ns: u64, times: u32, most_ns: u64) -> u64 {
+    base_ns.saturating_mul(1 << times.min(20)).min(most_ns.max(base_ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -67,7 +67,7 @@ impl Listener {
 
     /// Bytes of the receive buffer that was granted: the system says twice as many, since its own
     /// bookkeeping counts (socket(7)).
-    pub(super) fn holds(&self) -> usize {
+    pub(super) fn granted(&self) -> usize {
         let socket = self.raw.as_ref().unwrap_or(&self.listening);
         socket.recv_buffer_size().map_or(usize::MAX, |bytes| bytes / 2)
     }
@@ -127,11 +127,11 @@ impl Listener {
         options::receive_memory(&self.listening)
     }
 
-    /// Leaves room for few arrivals.
+    /// Leaves room for so much; for few arrivals at least.
     #[cfg(test)]
-    pub(super) fn shrink(&self) {
+    pub(super) fn shrink(&self, bytes: usize) {
         for socket in self.raw.iter().chain([&self.listening]) {
-            socket.set_recv_buffer_size(1).expect("rounded up");
+            socket.set_recv_buffer_size(bytes).expect("rounded up");
         }
     }
 }

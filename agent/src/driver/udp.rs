@@ -36,6 +36,8 @@ use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+#[cfg(test)]
+use std::os::fd::AsRawFd as _;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Once};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -97,14 +99,14 @@ impl UdpLink {
         for &own in &config.further {
             listeners.push(Listener::open(SocketAddr::new(own, port), config.receive)?);
         }
-        let holds = listeners.iter().map(Listener::holds).min().unwrap_or(0);
-        if holds < BUFFER_BYTES {
+        let granted = listeners.iter().map(Listener::granted).min().unwrap_or(0);
+        if granted < BUFFER_BYTES {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
                 tracing::warn!(
                     "the system grants sockets receive buffers of {} KiB instead of {}, so less is sent at a time; \
                      `sysctl -w net.core.rmem_max={BUFFER_BYTES}` on every host, or CAP_NET_ADMIN, allows more",
-                    holds >> 10,
+                    granted >> 10,
                     BUFFER_BYTES >> 10
                 );
             });
@@ -204,6 +206,14 @@ impl UdpLink {
         self.listeners.iter().map(Listener::waiting_bytes).sum()
     }
 
+    /// Reads one datagram and forgets it; whether there was one.
+    #[cfg(test)]
+    pub(super) fn take_one(&self) -> bool {
+        let fd = self.listeners.first().expect("one at least").reading();
+        nix::sys::socket::recv(fd.as_raw_fd(), &mut [0; 2_048], nix::sys::socket::MsgFlags::MSG_DONTWAIT)
+            .is_ok()
+    }
+
     /// Makes the kernel refuse to split bursts, as an old one does.
     #[cfg(test)]
     pub(super) fn forbid_checksums(&self) {
@@ -213,10 +223,10 @@ impl UdpLink {
         }
     }
 
-    /// Leaves room for few arrivals.
+    /// Leaves room for so much; for few arrivals at least.
     #[cfg(test)]
-    pub(super) fn shrink_receive_buffers(&self) {
-        self.listeners.iter().for_each(Listener::shrink);
+    pub(super) fn shrink_receive_buffers(&self, bytes: usize) {
+        self.listeners.iter().for_each(|listener| listener.shrink(bytes));
     }
 
     /// Leaves room for little, with or without segmentation.
@@ -454,7 +464,10 @@ impl Link for UdpLink {
     }
 
     fn holds(&self) -> u64 {
-        self.listeners.iter().fold(0, |sum: u64, one| sum.saturating_add(one.holds() as u64))
+        // Of what was read the kernel takes up to a quarter of the room back later
+        // (`udp_rmem_release`). What root gets has room to spare.
+        let holds = |granted: usize| if granted < BUFFER_BYTES { granted / 4 * 3 } else { granted };
+        self.listeners.iter().map(|one| holds(one.granted()) as u64).fold(0, u64::saturating_add)
     }
 
     fn stats(&self) -> LinkStats {

@@ -248,7 +248,7 @@ fn what_finds_the_receive_buffer_full_is_counted() {
         let Some([mut a, mut b]) = pair(on("127.0.0.1"), UdpConfig { receive, ..on("127.0.0.1") }) else {
             continue;
         };
-        b.shrink_receive_buffers();
+        b.shrink_receive_buffers(1);
         let to = b.local_address();
         let mut got = 0_u64;
         for round in 1..=3 {
@@ -261,6 +261,27 @@ fn what_finds_the_receive_buffer_full_is_counted() {
         }
         assert!(b.stats().overflowed > 0, "room for all");
     }
+}
+
+#[test]
+fn what_may_be_on_its_way_finds_room_however_slowly_it_is_read() {
+    let Some([mut a, mut b]) = pair(on("127.0.0.1"), on("127.0.0.1")) else { return };
+    b.shrink_receive_buffers(212_992);
+    let mut send = |count| {
+        let mut batch: VecDeque<Burst> =
+            (0..count).map(|_| burst(b.local_address(), 0, 0, 1_472, 1_472)).collect();
+        a.send(&mut batch).expect("sends");
+        assert!(batch.is_empty());
+    };
+    let on_their_way = b.holds() / 1_472;
+    send(on_their_way);
+    let mut got = 0;
+    for _ in 0..1_000 {
+        got += u64::from(b.take_one());
+        send(1);
+    }
+    while b.receive(&mut |_, _| got += 1).expect("receives") > 0 {}
+    assert_eq!(got, on_their_way + 1_000, "of packets of 1,472 bytes");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! its way; an honest one never finds the store full.
 
 use crate::transfer::incoming::{Arrival, Tally};
-use crate::transfer::outgoing::Load;
+use crate::transfer::loss::Load;
 use crate::wire::Probe;
 use std::collections::BTreeMap;
 use trimwire_encoder::HeaderMask;

@@ -4,7 +4,8 @@
 use super::timers::Timer;
 use super::{Context, Due, Peer};
 use crate::epoch::Vote;
-use crate::transfer::{TransferError, Way, backoff};
+use crate::outcome::{TransferError, Way};
+use crate::rtt::backoff;
 use std::net::SocketAddr;
 
 /// Votes that wait for one peer: more are said again anyway.

@@ -18,7 +18,7 @@
 //! used less for that (spraying).
 
 use crate::config::MTU_LEAST;
-use crate::transfer::backoff;
+use crate::rtt::backoff;
 
 /// What control packets are kept within until more is known.
 const LEAST: u16 = MTU_LEAST;

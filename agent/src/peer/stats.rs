@@ -4,7 +4,7 @@
 use super::Peer;
 use crate::config::EndpointConfig;
 use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
-use crate::transfer::Heard;
+use crate::transfer::outgoing::Heard;
 
 impl Peer {
     pub(crate) fn stats(&self) -> &PeerStats {

@@ -8,8 +8,8 @@ use crate::burst::Origin;
 use crate::config::EndpointConfig;
 use crate::pacing::Pace;
 use crate::paths::Question;
-use crate::transfer::Chunk;
-use crate::transfer::outgoing::{Load, Outgoing};
+use crate::transfer::loss::Load;
+use crate::transfer::outgoing::{Chunk, Outgoing};
 use crate::wire::{Identity, Progress, Report, Wanted, Writer};
 use std::net::SocketAddr;
 
@@ -122,7 +122,7 @@ impl Peer {
                 let transfer = self.sends.get_mut(&message)?;
                 transfer.probe_queued = false;
                 let probe = transfer.probe(now_ns, &self.estimate, timeouts);
-                let timer_ns = transfer.timer_ns;
+                let timer_ns = transfer.timer_ns();
                 self.timers.set(Timer::Outgoing(message), timer_ns);
                 Some(writer.probe(message, &probe))
             }
@@ -236,7 +236,7 @@ impl Peer {
             if transfer.after_data(now_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
             } else {
-                let timer_ns = transfer.timer_ns;
+                let timer_ns = transfer.timer_ns();
                 self.timers.set(Timer::Outgoing(message), timer_ns);
             }
             if chunk.is_none() || !self.sends.get(&message).is_some_and(Outgoing::has_data) {

@@ -2,9 +2,9 @@
 //! Replica-consistent decode (docs/reference/wire-format.md §8): the owner of a message tells a
 //! receiver the precision at which every replica decodes, until the receiver confirms.
 
-use super::TransferError;
 use super::path::PathEstimate;
 use crate::config::TimeoutConfig;
+use crate::outcome::TransferError;
 use crate::wire::trim_map::{Detail, TrimMap};
 use crate::wire::{MapSource, Stop, Writer};
 use std::sync::Arc;

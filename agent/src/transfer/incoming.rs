@@ -2,9 +2,9 @@
 //! The receiving side of a transfer: each row is handed over as soon as it is there.
 
 use super::received::Received;
-use super::{TransferError, TransferStats, Way};
 use crate::config::{Reliability, TimeoutConfig};
 use crate::interface::Expectation;
+use crate::outcome::{TransferError, TransferStats, Way};
 use crate::wire::trim_map::{Detail, FULL, TrimMap};
 use crate::wire::{Echo, Final, Forward, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use std::collections::VecDeque;

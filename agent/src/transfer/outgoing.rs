@@ -2,26 +2,64 @@
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost,
 //! and questions at the end.
 
-mod asking;
-
-pub(crate) use super::flight::Load;
-use super::flight::{Flight, Late, Repair};
-use super::forward::Forward;
-use super::inquiry::Inquiry;
+use super::loss::{Asking, Flight, Late, Load, Lost, Now, Repair};
 use super::path::PathEstimate;
-use super::repairs::{Repairs, worth};
-use super::silence::Silence;
-use super::trial::Trial;
-use super::{Chunk, Heard, Next, TransferError, TransferStats, Way, When};
+use super::repairs::{Forward, Repairs, worth};
 use crate::config::TimeoutConfig;
 use crate::interface::{Outbound, SupplyError};
+use crate::outcome::{TransferError, TransferStats, Way};
 use crate::pacing::Pace;
 use crate::paths::Paths;
 use crate::rate::Feedback;
 use crate::row::{Row, Run};
 use crate::wire::trim_map::TrimMap;
-use crate::wire::{Progress, Report, Stop, Wanted, Writer, shape};
+use crate::wire::{Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use trimwire_encoder::Layout;
+
+/// What to do after something happened to a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Wait for the timer, which is set.
+    Wait,
+    /// There is data to send.
+    Data,
+    /// Send a PROBE.
+    Probe,
+    /// Consistent replicas: everything was sent once, and the receiver has said what it has of it.
+    Passed,
+    /// The receiver is content.
+    Done,
+    /// Give up.
+    Failed(TransferError),
+}
+
+/// When a control packet is taken, and when it came to this host: what it has waited between is no
+/// part of a round trip.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "all are times")]
+pub(crate) struct When {
+    pub(crate) now_ns: u64,
+    pub(crate) arrived_ns: u64,
+    /// And when the rate was reduced last.
+    pub(crate) slowed_ns: u64,
+}
+
+/// What a report says that is news.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Heard {
+    pub(crate) feedback: Feedback,
+    /// Of the lost packets, those that left before the rate was reduced last: that was the answer
+    /// to what took them (RFC 9002 §7.3.2).
+    pub(crate) answered: u32,
+}
+
+/// Datagrams of data that leave together.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) run: Run,
+    pub(crate) important: bool,
+    pub(crate) repair: bool,
+}
 
 /// Consistent replicas: how far a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,18 +99,13 @@ pub(crate) struct Outgoing {
     forward: Forward,
     /// What is sent for the first time goes before repairs, and these by what they are worth.
     best_effort: bool,
-    inquiry: Inquiry,
-    silence: Silence,
-    trial: Trial,
+    asking: Asking,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
     /// It has: what is on its way goes to rows, and not to where early data waits.
     asked_for: bool,
     finish: bool,
     stopped: bool,
-    /// Since when reports have spoken of packets that no map has told of: those that had them are
-    /// lost, or on another way.
-    unclear_since_ns: Option<u64>,
     progress_ns: u64,
     /// When trimmed packets were reported last.
     trimmed_ns: u64,
@@ -80,7 +113,6 @@ pub(crate) struct Outgoing {
     map: Option<TrimMap>,
     pass: Pass,
     started_ns: u64,
-    pub(crate) timer_ns: Option<u64>,
     pub(crate) probe_queued: bool,
     pub(crate) forward_queued: bool,
     pub(crate) stats: TransferStats,
@@ -107,21 +139,17 @@ impl Outgoing {
             repairs: Repairs::default(),
             forward: Forward::default(),
             best_effort: outbound.best_effort,
-            inquiry: Inquiry::default(),
-            silence: Silence::default(),
-            trial: Trial::default(),
+            asking: Asking::default(),
             not_expected: None,
             asked_for: false,
             finish: false,
             stopped: false,
-            unclear_since_ns: None,
             progress_ns: now_ns,
             trimmed_ns: 0,
             reported: Report::default(),
             map: outbound.want_map.then(|| TrimMap::unknown(packets)),
             pass: if outbound.want_map { Pass::Sending } else { Pass::Settled },
             started_ns: now_ns,
-            timer_ns: None,
             probe_queued: false,
             forward_queued: false,
             stats: TransferStats { packets, missing: packets, ..TransferStats::default() },
@@ -145,7 +173,7 @@ impl Outgoing {
 
     /// Whether there is data that may be sent.
     pub(crate) fn has_data(&self) -> bool {
-        !self.stopped && self.trial.may_send() && (!self.repairs.is_empty() || self.has_first())
+        !self.stopped && self.asking.may_send() && (!self.repairs.is_empty() || self.has_first())
     }
 
     fn has_first(&self) -> bool {
@@ -192,7 +220,7 @@ impl Outgoing {
     /// The next data, at most `most` packets, which leave at `now_ns`, and its path: a repair's is
     /// another one than before. Repairs go first. After the last one a PROBE is due.
     pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, paths: &mut Paths) -> Option<(Chunk, u16)> {
-        if self.stopped || !self.trial.may_send() {
+        if self.stopped || !self.asking.may_send() {
             return None;
         }
         let (chunk, first) = if self.best_effort {
@@ -200,9 +228,7 @@ impl Outgoing {
         } else {
             self.next_repair().or_else(|| self.next_first(most))
         }?;
-        if self.flight.in_flight().bytes == 0 {
-            self.silence.begin(now_ns);
-        }
+        self.asking.sent(now_ns, self.flight.in_flight().bytes == 0);
         let before = if chunk.repair { self.flight.path(first) } else { None };
         let path = paths.choose(now_ns, before);
         paths.on_sent(path, chunk.run.packets, chunk.run.payload.len() as u64);
@@ -210,7 +236,6 @@ impl Outgoing {
             self.flight.sent(now_ns, first + nth as u32, path, packet.len());
         }
         self.stats.bytes_sent += chunk.run.payload.len() as u64;
-        self.trial.sent();
         if !chunk.repair {
             self.progress_ns = self.progress_ns.max(now_ns);
         }
@@ -264,19 +289,19 @@ impl Outgoing {
         timeouts: &TimeoutConfig,
     ) -> (Option<Heard>, Next) {
         let When { now_ns, arrived_ns, slowed_ns } = when;
-        self.inquiry.heard();
+        self.asking.heard();
         let asked_ns =
-            if answer { self.inquiry.on_answer(arrived_ns, progress.sequence, estimate) } else { None };
+            if answer { self.asking.on_answer(arrived_ns, progress.sequence, estimate) } else { None };
         if self.stopped {
             return (None, Next::Wait);
         }
         let mut heard = self.take_report(when, &progress.report, estimate);
-        if heard.is_some() {
-            self.silence.end(now_ns);
-        }
-        if heard.is_some_and(|heard| heard.feedback.trimmed > 0) {
-            self.trimmed_ns = now_ns;
-            self.trial.trimmed();
+        if let Some(heard) = heard {
+            let trimmed = heard.feedback.trimmed > 0;
+            self.asking.arrived(now_ns, trimmed);
+            if trimmed {
+                self.trimmed_ns = now_ns;
+            }
         }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
         if let (Some(path), Some(rtt_ns)) = (echoed, heard.and_then(|heard| heard.feedback.rtt_ns)) {
@@ -312,68 +337,57 @@ impl Outgoing {
             estimate.overtook(news.overtaken);
             if news.improved {
                 self.progress_ns = now_ns;
-                self.silence.end(now_ns);
-                self.trial.improved();
-                self.inquiry.news();
+                self.asking.improved(now_ns);
             }
         }
         self.flight.satisfy_below(progress.low, paths, satisfied);
-        if self.flight.knows_all(progress) {
-            self.unclear_since_ns = None;
-        } else {
-            self.unclear_since_ns.get_or_insert(now_ns);
-        }
+        self.asking.clear(now_ns, self.flight.knows_all(progress));
         let told = self.flight.told(progress);
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
         let lost = self.flight.lost(now_ns, &told, estimate, late, paths);
-        if lost.iter().any(|repair| !self.trimmed_since(repair.index)) {
+        // Packets have come trimmed since it was sent: it will be one of them, and was not given up
+        // too early.
+        let trimmed_ns = self.trimmed_ns;
+        let trimmed = |lost: &Lost| trimmed_ns > lost.sent_ns;
+        if !lost.iter().all(trimmed) {
             estimate.gave_up();
         }
-        let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
+        let gone = || lost.iter().filter(|lost| lost.repair.from_plane == 0);
         if gone().next().is_some() {
             let repaired = self.flight.wants_every_plane();
             let quiet = Feedback { now_ns, repaired, ..Feedback::default() };
             let heard = heard.get_or_insert(Heard { feedback: quiet, answered: 0 });
             heard.feedback.lost = gone().count() as u32;
             heard.feedback.bytes += self.bytes_of(heard.feedback.lost);
-            let before = |repair: &&Repair| self.flight.sent_ns(repair.index) < slowed_ns;
-            heard.answered = gone().filter(before).count() as u32;
+            heard.answered = gone().filter(|lost| lost.sent_ns < slowed_ns).count() as u32;
         }
-        let every_plane = progress.wanted == Wanted::EveryPlane;
-        for repair in lost {
-            if repair.from_plane > 0 && !every_plane {
+        for lost in lost {
+            if lost.repair.from_plane > 0 && progress.wanted != Wanted::EveryPlane {
                 // A tail that was fetched once is not worth more.
                 continue;
             }
             // Of what is trimmed again and again something does get through; that is the rate
             // algorithm's.
-            if repair.from_plane == 0
-                && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
-            {
-                let trimmed = self.trimmed_since(repair.index);
-                self.trial.lost_in_vain(attempts, trimmed);
+            if lost.repair.from_plane == 0 && lost.sent_ns > self.progress_ns {
+                self.asking.lost_in_vain(lost.attempts, trimmed(&lost));
             }
-            self.repair(repair);
+            self.repair(lost.repair);
         }
         let waited_ns = now_ns.saturating_sub(self.progress_ns);
-        if self.trial.is_on() && waited_ns >= timeouts.give_up_ns.min(timeouts.patience_ns) {
+        if self.asking.in_vain().is_some() && waited_ns >= timeouts.give_up_ns.min(timeouts.patience_ns) {
             return (heard, Next::Failed(self.stalled(progress.missing, waited_ns)));
         }
-        self.rest(now_ns, estimate, timeouts);
-        if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
+        let all_sent = self.all_sent().then_some(self.pass == Pass::Sending);
+        let now = Now { ns: now_ns, estimate, timeouts };
+        self.asking.rest(now, all_sent, &self.flight);
+        if all_sent.is_none() || !answer || !self.asking.is_newest(progress.sequence) {
             return (heard, self.ready());
         }
-        (heard, self.on_last_answer(now_ns, progress, estimate, timeouts))
-    }
-
-    /// Whether packets have come trimmed since a lost one was sent: it will be one of them, and was
-    /// not given up too early.
-    fn trimmed_since(&self, index: u32) -> bool {
-        self.trimmed_ns > self.flight.sent_ns(index)
+        (heard, self.on_last_answer(now, progress))
     }
 
     fn stalled(&self, missing: u32, waited_ns: u64) -> TransferError {
-        let trimmed = self.trial.is_trimmed();
+        let trimmed = self.asking.in_vain() == Some(true);
         let (peer, message, packets) = (self.to, self.id, self.packets);
         let way = Way::default();
         TransferError::Stalled { peer, message, packets, missing, trimmed, waited_ns, way }
@@ -465,6 +479,126 @@ impl Outgoing {
         self.stats.bytes_sent / sent.max(1) * u64::from(packets)
     }
 
+    /// Data has left: when to ask, if nobody says anything. `true`: at once, because it was the
+    /// last of it.
+    pub(crate) fn after_data(
+        &mut self,
+        now_ns: u64,
+        estimate: &PathEstimate,
+        timeouts: &TimeoutConfig,
+    ) -> bool {
+        let all_sent = self.all_sent();
+        self.asking.after_data(Now { ns: now_ns, estimate, timeouts }, all_sent)
+    }
+
+    /// When to call [`on_timeout`](Self::on_timeout).
+    pub(crate) fn timer_ns(&self) -> Option<u64> {
+        self.asking.timer_ns
+    }
+
+    /// Since when nothing has been heard of what is on its way.
+    pub(crate) fn silent_since_ns(&self) -> u64 {
+        self.asking.silent_since_ns()
+    }
+
+    /// The PROBE that leaves at `now_ns`.
+    pub(crate) fn probe(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> Probe {
+        let patience = self.not_expected.map_or(0, |(_, times)| times);
+        let all_sent = self.all_sent();
+        let sequence = self.asking.ask(Now { ns: now_ns, estimate, timeouts }, all_sent, patience);
+        self.stats.probes += 1;
+        let settled = all_sent && self.pass == Pass::Settled;
+        let grace_ns = if settled { estimate.loss_delay_ns(timeouts).max(1) } else { 0 };
+        Probe {
+            sequence,
+            packets: self.packets,
+            shape: self.shape,
+            planes: self.planes,
+            want_map: self.map.is_some(),
+            finish: self.finish && all_sent,
+            grace_ns: grace_ns.min(u64::from(u32::MAX)) as u32,
+            map_offset: self.map.as_ref().map_or(0, TrimMap::known_until),
+        }
+    }
+
+    /// The answer to the newest question, when everything was sent before it.
+    fn on_last_answer(&mut self, now: Now<'_>, progress: &Progress<'_>) -> Next {
+        let (now_ns, timeouts) = (now.ns, now.timeouts);
+        let waited_ns = now_ns.saturating_sub(self.progress_ns);
+        if waited_ns >= timeouts.patience_ns {
+            return Next::Failed(self.stalled(progress.missing, waited_ns));
+        }
+        // Another part of the answer is to come, or was lost.
+        if !self.flight.knows_all(progress) {
+            return Next::Wait;
+        }
+        if self.asking.waits_for_flight(now, &self.flight) {
+            return Next::Wait;
+        }
+        if progress.bound_holds {
+            match self.pass {
+                Pass::Sending => {
+                    self.pass = Pass::Over;
+                    return Next::Passed;
+                }
+                Pass::Over => {
+                    self.asking.timer_ns = Some(now_ns.saturating_add(timeouts.keep_alive_ns));
+                    return Next::Wait;
+                }
+                Pass::Settled => {}
+            }
+            if std::mem::replace(&mut self.finish, true) {
+                return Next::Wait;
+            }
+            return Next::Probe;
+        }
+        self.forward.clear();
+        for repair in self.flight.take_left_out() {
+            self.queue(repair);
+        }
+        self.ready()
+    }
+
+    fn on_not_expected(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
+        let (since_ns, _) = *self.not_expected.get_or_insert((now_ns, 0));
+        let waited_ns = now_ns.saturating_sub(since_ns);
+        if waited_ns >= timeouts.patience_ns {
+            let (peer, message, packets) = (self.to, self.id, self.packets);
+            return Next::Failed(TransferError::NotExpected { peer, message, packets, waited_ns });
+        }
+        // The timer of the probe stays: the receiver answers by itself as soon as it is asked.
+        self.ready()
+    }
+
+    fn ready(&self) -> Next {
+        if self.has_data() { Next::Data } else { Next::Wait }
+    }
+
+    /// Questions for which time was up, and nothing has come since.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.asking.unanswered
+    }
+
+    /// The timer has expired.
+    pub(crate) fn on_timeout(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
+        let silent_ns = self.asking.on_timeout(now_ns);
+        if silent_ns >= timeouts.give_up_ns {
+            return Next::Failed(TransferError::Unanswered {
+                peer: self.to,
+                message: self.id,
+                packets: self.packets,
+                missing: self.stats.missing,
+                probes: self.asking.unanswered,
+                silent_ns,
+                way: Way::default(),
+            });
+        }
+        if let Some((_, times)) = &mut self.not_expected {
+            *times = times.saturating_add(1);
+        }
+        Next::Probe
+    }
+
     /// Takes a STOP.
     pub(crate) fn on_stop(
         &mut self,
@@ -478,7 +612,7 @@ impl Outgoing {
         if stop.missing == 0 && !self.stopped {
             self.flight.all_arrived(paths);
         }
-        self.inquiry.on_answer(when.arrived_ns, stop.sequence, estimate);
+        self.asking.on_answer(when.arrived_ns, stop.sequence, estimate);
         let heard = self.take_report(when, &stop.report, estimate);
         self.stopped = true;
         self.repairs.clear();
@@ -496,7 +630,7 @@ impl Outgoing {
             let (peer, message, packets) = (self.to, self.id, self.packets);
             return (heard, Next::Failed(TransferError::NoMap { peer, message, packets }));
         }
-        self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
+        self.asking.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
         (heard, Next::Wait)
     }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is known of the path to a peer: round trips, and the time-outs that follow from them.
 
-use super::backoff;
 use crate::config::{TimeoutConfig, Traffic};
-use crate::rtt::RttEstimator;
+use crate::rtt::{RttEstimator, backoff};
 
 /// Longest time-out of a path without a measured round trip.
 const UNKNOWN_NS: u64 = 1_000_000_000;
@@ -83,12 +82,6 @@ impl PathEstimate {
         }
     }
 
-    /// Time after which the answer to a data packet is due: 9/8 of the round trip (RFC 9002
-    /// §6.1.2).
-    pub fn expected_ns(&self) -> Option<u64> {
-        self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
-    }
-
     /// Takes how far the packets of a report were overtaken. Windows widen at once and shrink
     /// slowly, as paths change. (RFC 8985 §6.2 step 4 widens its window after a needless repair.
     /// Here late packets show the reordering before anything is repaired.)
@@ -122,10 +115,11 @@ impl PathEstimate {
 
     /// When to ask about packets that may be on their way, the newest of which left at `sent_ns`.
     ///
-    /// First when the newest should be there: from then on the order of arrival tells what is lost.
-    /// At last when it is declared lost by age.
+    /// First when the newest should be there, 9/8 of the round trip later (RFC 9002 §6.1.2): from
+    /// then on the order of arrival tells what is lost. At last when it is declared lost by age.
     pub fn ask_again_ns(&self, now_ns: u64, sent_ns: u64, timeouts: &TimeoutConfig) -> u64 {
-        let expected_ns = self.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
+        let due_ns = |rtt_ns: u64| sent_ns.saturating_add(rtt_ns).saturating_add(rtt_ns / 8);
+        let expected_ns = self.data.smoothed_ns().map(due_ns);
         let lost_ns = sent_ns.saturating_add(self.loss_delay_ns(timeouts));
         expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(u64::MAX).min(lost_ns.max(now_ns + 1))
     }

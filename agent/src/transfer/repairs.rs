@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a message is to be sent again, and in which order.
+//! What of a message is to be sent again, and in which order, and what is not: the receiver is told
+//! of that, as by FORWARD TSN (RFC 3758 §3.2), so that rows need not wait for the message's end.
 
-use super::flight::Repair;
+use super::loss::Repair;
+use crate::wire::trim_map::{Detail, FULL};
+use crate::wire::{MapSource, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use trimwire_encoder::{Codec, quantiser};
 
@@ -53,6 +56,39 @@ pub(super) fn worth(codec: Codec, energy: f64, from: u8, planes: u8) -> f64 {
     let at = |planes: u8| codec.plane_offset(planes, COORDINATES);
     let bytes = at(planes).saturating_sub(at(from)).max(1) as f64 / COORDINATES as f64;
     if energy.is_finite() { energy * (error(from) - error(planes)).max(0.0) / bytes } else { f64::INFINITY }
+}
+
+/// Packets that are lost and not sent again. The receiver is told once: if that is lost, the rows
+/// wait.
+#[derive(Debug, Default)]
+pub(super) struct Forward {
+    packets: BTreeSet<u32>,
+}
+
+impl Forward {
+    pub(super) fn add(&mut self, packet: u32) {
+        self.packets.insert(packet);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// They are sent again after all.
+    pub(super) fn clear(&mut self) {
+        self.packets.clear();
+    }
+
+    /// The next FORWARD of message `id` of so many packets, about as many of them as it has room
+    /// for.
+    pub(super) fn write(&mut self, id: u32, packets: u32, writer: Writer) -> Option<Vec<u8>> {
+        let (&first, &last) = self.packets.first().zip(self.packets.last())?;
+        let planes = |packet: u32| if self.packets.contains(&packet) { 0 } else { FULL };
+        let source = MapSource { planes: &planes, packets: last + 1, offset: first, detail: Detail::Planes };
+        let (payload, end) = writer.forward(id, packets, &source);
+        self.packets = self.packets.split_off(&end);
+        Some(payload)
+    }
 }
 
 #[cfg(test)]

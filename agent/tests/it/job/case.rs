@@ -180,7 +180,8 @@ impl Case {
     /// Chance that a DATA packet of an operation does not do what it has to: to bring everything,
     /// or to bring a plane.
     pub(crate) fn failure(&self, plan: &Plan) -> f64 {
-        let Faults { drop_data, trim, trim_to_at_least: least, trim_to_at_most: most, .. } = self.faults;
+        let Faults { trim, trim_to_at_least: least, trim_to_at_most: most, .. } = self.faults;
+        let drop_data = self.faults.lost();
         let wasted = if plan.repairs_all() || plan.sent_planes() == 1 {
             1.0
         } else {
@@ -196,7 +197,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Faults { data_delay_ns, control_delay_ns, jitter_ns, drop_data, drop_control, trim, .. } =
             self.faults;
-        let Faults { trim_to_at_least, trim_to_at_most, duplicate, .. } = self.faults;
+        let Faults { trim_to_at_least, trim_to_at_most, duplicate, broken, .. } = self.faults;
         writeln!(
             f,
             "{} ranks on hosts {:?}, {} coordinates a packet (exact: MTU {}), rows of 2^{}, {}{}{}",
@@ -215,7 +216,7 @@ impl fmt::Display for Case {
             "data {data_delay_ns} ns, control {control_delay_ns} ns, jitter {jitter_ns} ns; lost {drop_data:.4} and {drop_control:.4}; \
              trimmed {trim:.3} to {trim_to_at_least}..{most} bytes; doubled {duplicate:.3}"
         )?;
-        writeln!(f, "{:?}", self.trouble)?;
+        writeln!(f, "{:?}, {broken:?}", self.trouble)?;
         for (number, plan) in self.operations.iter().enumerate() {
             let Plan { kind, length, element, promise, algorithm, consistent, planes, average, layer_class } =
                 plan;

@@ -2,7 +2,7 @@
 //! Any job from a seed.
 
 use super::case::{Case, Kind, MS, Plan, Promise, SECOND, Trouble};
-use crate::network::{Faults, Random};
+use crate::network::{Broken, Faults, How, Random};
 use trimwire_agent::collective::{Algorithm, ElementType};
 use trimwire_encoder::PLANES;
 
@@ -169,6 +169,11 @@ impl Case {
         if random.chance(0.4) {
             faults.drop_data = uniform(random, 0.0, 0.05);
             faults.drop_control = if random.chance(0.7) { uniform(random, 0.0, 0.05) } else { 0.0 };
+        }
+        if random.chance(0.25) {
+            let ns = any_size(random, 200_000, 50 * MS);
+            let how = [How::Dead, How::Flapping(ns), How::Rehashed(ns)];
+            faults.broken = Some(Broken { one_in: pick(random, &[2, 4, 16]), how: pick(random, &how) });
         }
         faults.duplicate = if random.chance(0.2) { uniform(random, 0.0, 0.1) } else { 0.0 };
         if random.chance(0.6) {

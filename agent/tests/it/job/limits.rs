@@ -124,7 +124,7 @@ impl<'a> Limits<'a> {
     /// once in a case it takes as long as the worst luck would have it.
     pub(crate) fn time_ns(&self) -> u64 {
         let case = self.case;
-        let Faults { drop_data, trim, .. } = case.faults;
+        let (drop_data, trim) = (case.faults.lost(), case.faults.trim);
         let (_, round_trip_ns) = self.round_trips_ns();
         let round_ns = self.silence_ns() + round_trip_ns;
         // Without trims and losses no algorithm has a reason to be slower than the line.
@@ -211,7 +211,8 @@ impl<'a> Limits<'a> {
         let every = f64::from(self.config.ack_every);
         // What came in another order takes more than one ACK to tell: four on one occasion at most
         // (docs/reference/agent.md, Limits).
-        let Faults { jitter_ns, drop_data, trim, duplicate, .. } = self.case.faults;
+        let Faults { jitter_ns, trim, duplicate, broken, .. } = self.case.faults;
+        let drop_data = self.case.faults.lost();
         let in_order = jitter_ns == 0 && drop_data + trim + duplicate <= 0.0 && self.idle_ns() == 0;
         let each = if in_order { 1.0 } else { 4.0 };
         let mut acks = said.rows as f64 + (stats.data_received + stats.stray) as f64 / every;
@@ -220,12 +221,13 @@ impl<'a> Limits<'a> {
         let (_, round_trip_ns) = self.round_trips_ns();
         let least = self.case.plans().map(|plan| self.case.packet_len(plan, 1) + 42).min().unwrap_or(64);
         let flight = (round_trip_ns + 1e5) * LINE_BPS as f64 / 8e9 / least as f64;
-        let (mut answers, mut answer_bytes, mut questions) = (0.0, 0.0, 0.0);
+        let (mut answers, mut answer_bytes, mut questions, mut said_ns) = (0.0, 0.0, 0.0, 0);
         for &stats in &said.received {
             let active_ns = stats.last_ns.unwrap_or(0) - stats.first_ns.unwrap_or(0);
             acks += 3.0 + active_ns as f64 / self.config.timeouts.ack_delay_ns as f64;
         }
         for &stats in &said.sent {
+            said_ns = said_ns.max(stats.duration_ns);
             let asked = self.questions(stats.duration_ns);
             let parts = 1.0 + f64::from(stats.packets) / Self::PART;
             questions += asked;
@@ -241,11 +243,15 @@ impl<'a> Limits<'a> {
         let doubled = (1.0 + self.case.faults.duplicate).powi(2);
         let tag = if self.case.sealed { 16.0 } else { 0.0 };
         let ack_bytes = 100.0 + tag + (flight + 128.0 + every).min(2.0 * 1_400.0) / 2.0;
-        let packets = (acks + questions + answers + greetings + 2.0 * failed) * doubled;
-        let bytes = (acks * ack_bytes
-            + (questions + answers + greetings + 2.0 * failed) * (100.0 + tag)
-            + answer_bytes)
-            * doubled;
+        // A path is asked when a packet was lost there, and while it is out every second at last:
+        // three times, with a short question each but the first (src/paths.rs).
+        let lost = stats.data_sent.saturating_sub(stats.data_received) + stats.repairs_sent;
+        let active_ns = said_ns + self.idle_ns();
+        let asleep = pairs * 16.0 * (8.0 + active_ns as f64 / SECOND as f64);
+        let paths = if broken.is_some() { 10.0 * (lost as f64 + asleep) } else { 0.0 };
+        let others = questions + answers + greetings + 2.0 * failed + paths;
+        let packets = (acks + others) * doubled;
+        let bytes = (acks * ack_bytes + others * (100.0 + tag) + answer_bytes) * doubled;
         (packets, bytes)
     }
 
@@ -260,8 +266,8 @@ impl<'a> Limits<'a> {
     /// Whether nothing is lost, trimmed, doubled or overtaken: nothing has to be sent twice then,
     /// however late somebody is.
     pub(crate) fn nothing_is_sent_twice(&self) -> bool {
-        let Faults { drop_data, drop_control, trim, duplicate, jitter_ns, .. } = self.case.faults;
-        let quiet = drop_data + drop_control + trim + duplicate <= 0.0 && jitter_ns == 0;
+        let Faults { drop_control, trim, duplicate, jitter_ns, .. } = self.case.faults;
+        let quiet = self.case.faults.lost() + drop_control + trim + duplicate <= 0.0 && jitter_ns == 0;
         // Before any round trip is known a long way cannot be told from a loss.
         let known = self.case.warm || self.round_trips_ns().1 < self.config.timeouts.initial_ns as f64 / 2.0;
         quiet && known && matches!(self.case.trouble, Trouble::None | Trouble::Late { .. })

@@ -134,8 +134,14 @@ impl<'a> Run<'a> {
         if case.warm {
             // Over a network that does nothing yet but to take its time: round trips are known
             // then.
-            self.group.network.faults =
-                Faults { drop_data: 0.0, drop_control: 0.0, trim: 0.0, duplicate: 0.0, ..case.faults };
+            self.group.network.faults = Faults {
+                drop_data: 0.0,
+                drop_control: 0.0,
+                trim: 0.0,
+                duplicate: 0.0,
+                broken: None,
+                ..case.faults
+            };
             ranks.clone().for_each(|rank| self.start(rank, 0, &MEETING));
             let until_ns = self.bound_ns(&limits);
             self.run_until(until_ns, &limits);

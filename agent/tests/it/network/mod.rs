@@ -40,6 +40,36 @@ pub(crate) struct Faults {
     /// One bit is wrong, of a control packet or of a DATA packet's header, and no checksum of UDP's
     /// tells.
     pub(crate) damage: f64,
+    pub(crate) broken: Option<Broken>,
+}
+
+/// One of so many source ports leads over a broken spine: another one from each rank to each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Broken {
+    pub(crate) one_in: u64,
+    pub(crate) how: How,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    Dead,
+    /// It works every other time for so long.
+    Flapping(u64),
+    /// After so long it is other ports.
+    Rehashed(u64),
+}
+
+impl Broken {
+    fn takes(&self, now_ns: u64, datagram: &Datagram) -> bool {
+        let port = u64::from(datagram.source.port());
+        let hash = port + 5 * datagram.from as u64 + 7 * datagram.to as u64;
+        let (hash, works) = match self.how {
+            How::Dead => (hash, false),
+            How::Flapping(ns) => (hash, now_ns / ns % 2 == 1),
+            How::Rehashed(ns) => (hash + 3 * (now_ns / ns), false),
+        };
+        datagram.source.port() != PORT && hash.is_multiple_of(self.one_in) && !works
+    }
 }
 
 impl Faults {
@@ -55,7 +85,14 @@ impl Faults {
         trimmed_dscp: 35,
         duplicate: 0.0,
         damage: 0.0,
+        broken: None,
     };
+
+    /// The share of data that is lost.
+    pub(crate) fn lost(&self) -> f64 {
+        let broken = self.broken.map_or(0.0, |broken| 1.0 / broken.one_in as f64);
+        self.drop_data + (1.0 - self.drop_data) * broken
+    }
 
     /// Everything at once, and a lot of it; a trim leaves some planes.
     pub(crate) const ADVERSARY: Self = Self {
@@ -377,7 +414,9 @@ impl Network {
         } else {
             (self.faults.drop_control, self.faults.control_delay_ns)
         };
-        if self.random.chance(drop) {
+        if self.random.chance(drop)
+            || self.faults.broken.is_some_and(|broken| broken.takes(leaves_ns, &datagram))
+        {
             return;
         }
         if kind == Kind::Data as u8 && self.random.chance(self.faults.trim) {

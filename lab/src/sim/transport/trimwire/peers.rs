@@ -4,9 +4,9 @@
 use super::{Delivery, Flow, TrimwireConfig, others};
 use std::sync::{Arc, Mutex, OnceLock};
 use trimwire_agent::config::Traffic;
-use trimwire_agent::rate::{PathModel, RateAlgorithm};
+use trimwire_agent::rate::{PathModel, RateAlgorithm, Slowdown};
 use trimwire_agent::spray::Spray;
-use trimwire_agent::transfer::{PathEstimate, Slowdown};
+use trimwire_agent::transfer::PathEstimate;
 
 /// From one rank to another: what the agent keeps of a peer.
 #[derive(Debug)]

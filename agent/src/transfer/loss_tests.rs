@@ -20,7 +20,7 @@ fn learn(flight: &mut Flight, now_ns: u64, states: &[u8]) -> News {
 
 fn lost(flight: &mut Flight, now_ns: u64, packets: u32) -> Vec<u32> {
     let lost = flight.lost(now_ns, &(0..packets), &estimate(), LATE, &mut Paths::new(4, 1, 1));
-    lost.iter().map(|repair| repair.index).collect()
+    lost.iter().map(|lost| lost.repair.index).collect()
 }
 
 #[test]
@@ -29,10 +29,7 @@ fn a_later_packet_of_the_same_path_shows_a_loss_at_once_and_one_of_another_path_
     for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
         flight.sent(u64::from(index) * 3_000, index, path, 100);
     }
-    assert_eq!(
-        learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]),
-        News { arrived: 1, improved: true, ..News::default() }
-    );
+    assert_eq!(learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]), News { improved: true, ..News::default() });
     assert_eq!(lost(&mut flight, RTT + 6_000, 4), [0], "packet 1 may be late, on its own path");
     learn(&mut flight, RTT + 9_000, &[0, 0, FULL, FULL]);
     assert_eq!(lost(&mut flight, RTT + 9_000, 4), [1]);
@@ -44,10 +41,7 @@ fn a_trimmed_packet_overtakes_and_shows_nothing() {
     let mut flight = Flight::new(2, FULL, false);
     flight.sent(0, 0, 0, 100);
     flight.sent(50_000, 1, 0, 100);
-    assert_eq!(
-        learn(&mut flight, 60_000, &[0, 3]),
-        News { arrived: 1, trimmed: 1, improved: true, ..News::default() }
-    );
+    assert_eq!(learn(&mut flight, 60_000, &[0, 3]), News { improved: true, ..News::default() });
     assert!(lost(&mut flight, 60_000, 2).is_empty());
     assert_eq!(lost(&mut flight, 100_000, 2), [0], "but time does");
 }
@@ -120,6 +114,40 @@ fn the_tail_of_a_trimmed_packet_is_asked_for_where_every_plane_is_wanted() {
     flight.sent(1_000, 1, 0, 100);
     learn(&mut flight, RTT, &[4, FULL]);
     let lost = flight.lost(RTT, &(0..2), &estimate(), LATE, &mut Paths::new(4, 1, 1));
-    assert_eq!(lost, [Repair { index: 0, from_plane: 4 }]);
+    assert_eq!(lost, [Lost { repair: Repair { index: 0, from_plane: 4 }, sent_ns: 0, attempts: 1 }]);
     assert!(!flight.satisfied(0) && flight.satisfied(1));
+}
+
+#[test]
+fn what_is_lost_three_times_is_tried_once_a_wait_until_something_arrives() {
+    let mut asking = Asking::default();
+    asking.lost_in_vain(2, false);
+    asking.sent(1, false);
+    asking.on_timeout(1);
+    assert!(asking.may_send() && asking.in_vain().is_none());
+    asking.lost_in_vain(3, false);
+    for times in 0..4 {
+        assert!(!asking.may_send() && asking.trial == Trial::Waiting(times));
+        asking.on_timeout(1);
+        asking.lost_in_vain(9, false);
+        assert!(asking.may_send());
+        asking.sent(1, false);
+    }
+    asking.improved(2);
+    assert!(asking.may_send() && asking.in_vain().is_none());
+}
+
+#[test]
+fn what_is_trimmed_is_not_waited_for_until_nothing_arrives_any_more() {
+    let mut asking = Asking::default();
+    asking.lost_in_vain(3, true);
+    asking.sent(1, false);
+    assert!(asking.may_send() && asking.in_vain() == Some(true));
+    asking.lost_in_vain(4, false);
+    assert!(!asking.may_send() && asking.in_vain() == Some(false));
+    asking.arrived(2, true);
+    assert!(asking.may_send() && asking.in_vain() == Some(true));
+    asking.improved(3);
+    asking.arrived(4, true);
+    assert!(asking.in_vain().is_none());
 }
