@@ -73,18 +73,30 @@ def test_packets_are_the_vectors_to_the_byte_and_decode_to_theirs(vectors: dict[
     encoder = trimwire.cuda.Encoder(lengths, **plan_of(case))
     if case["important_from"] is not None:
         encoder.important_from.fill_(case["important_from"])
-    encoder.encode(tensors, **numbers_of(vectors, case))
     packets = [bytes.fromhex(packet) for packet in case["packets"]]
-    assert encoder.to_bytes() == packets
-    for receiver in case["decoded"]:
+    rows, receivers = range(len(encoder.layout.rows)), [receiver for receiver in case["decoded"] if "then" not in receiver]  # Repairs are joined by who receives them.
+    parts = [rows]
+    if INTERPRETED:
+        # A row takes a quarter of a second, whatever its length: of very many the first and the last, and of many receivers each other one, by turns.
+        parts = [rows] if len(rows) <= 12 else [rows[:2], rows[-2:]]
+        receivers = receivers if len(receivers) <= 2 else receivers[CASES.index(name) % 2 :: 2]
+    encoder.bind(tensors)
+    encoder.set_numbers(**numbers_of(vectors, case))
+    for some in parts:
+        encoder.run(some)
+        first, end = encoder.layout.packets_of(some)
+        assert encoder.to_bytes()[first:end] == packets[first:end]
+    for receiver in receivers:
         decoder = trimwire.cuda.Decoder(lengths, decoding=receiver["decoding"], **plan_of(case))
-        arrived = [None if length is None else packet[:length] for packet, length in zip(packets, receiver["lengths"], strict=True)]
-        if "then" in receiver:
-            continue  # Repairs are joined by who receives them.
-        decoder.put(arrived)
+        decoder.put([None if length is None else packet[:length] for packet, length in zip(packets, receiver["lengths"], strict=True)])
         out = [torch.full((length,), 7.0, device=DEVICE) for length in lengths]
-        decoder.decode(out, **numbers_of(vectors, case))
-        assert_near(torch.cat(out).cpu().numpy(), values_of(receiver["values"]), [row.used for row in decoder.layout.rows])
+        decoder.bind(out)
+        decoder.set_numbers(**numbers_of(vectors, case))
+        for some in parts:
+            decoder.run(some)
+            used = [row.used for row in decoder.layout.rows]
+            place = slice(sum(used[: some.start]), sum(used[: some.stop]))
+            assert_near(torch.cat(out).cpu().numpy()[place], values_of(receiver["values"])[place], used[some.start : some.stop])
 
 
 def test_rows_at_a_time_are_the_message_at_once() -> None:
@@ -143,8 +155,7 @@ def contents(length: int) -> dict[str, np.ndarray]:
 KINDS = list(contents(2))
 
 
-@pytest.mark.parametrize("length", [1, 70, 700])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "length"), [*((kind, 700) for kind in KINDS), *((kind, length) for length in (1, 70) for kind in ("gaussian", "negative zeros", "infinity"))])
 def test_packets_are_the_hosts_whatever_the_values(kind: str, length: int) -> None:
     gradient = contents(length)[kind]
     encoder = trimwire.cuda.Encoder([length], device=DEVICE)
@@ -160,7 +171,7 @@ def test_packets_are_the_hosts_whatever_the_values(kind: str, length: int) -> No
 
 @pytest.mark.parametrize("length", [2**12, 2**13 + 300])
 def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
-    for kind in ("gaussian", "few values", "heavy tails"):
+    for kind in ("gaussian", "few values", "heavy tails") if length == 2**12 else ("heavy tails",):
         gradient = contents(length)[kind]
         encoder = trimwire.cuda.Encoder([length], device=DEVICE)
         encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=3, message=4, rank=5)
@@ -175,35 +186,35 @@ def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
 
 @pytest.mark.parametrize("per_packet", [448, 704, 1_408])
 def test_zero_blocks_are_zeros_of_trimmed_packets_and_add_nothing(per_packet: int) -> None:
-    gradient = contents(5_000)["gaussian"]
+    gradient = contents(4_000)["gaussian"]
     gradient[:1_024] = gradient[1_984:3_072] = -0.0
     zeros = torch.from_numpy(gradient == 0)
-    encoder = trimwire.cuda.Encoder([5_000], coordinates_per_packet=per_packet, device=DEVICE)
+    encoder = trimwire.cuda.Encoder([4_000], coordinates_per_packet=per_packet, device=DEVICE)
     encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=2)
-    decoder = trimwire.cuda.Decoder([5_000], coordinates_per_packet=per_packet, device=DEVICE)
+    decoder = trimwire.cuda.Decoder([4_000], coordinates_per_packet=per_packet, device=DEVICE)
     # A plane and a mask, of packets that have one in the body, and whole packets.
     for length in (23 + per_packet // 8, None):
         decoder.put([packet[:length] for packet in encoder.to_bytes()])
-        out = torch.ones(5_000, device=DEVICE)
+        out = torch.ones(4_000, device=DEVICE)
         decoder.decode([out], seed=2)
         assert torch.equal((out == 0).cpu(), zeros) and not out.cpu()[zeros].signbit().any()
-        total = torch.full((5_000,), 7.0, device=DEVICE)
+        total = torch.full((4_000,), 7.0, device=DEVICE)
         decoder.decode([total], accumulate=True, seed=2)
         assert (total.cpu()[zeros] == 7.0).all()
 
 
 @pytest.mark.parametrize("planes", range(1, 11))
 def test_packets_are_the_hosts_for_every_number_of_planes(planes: int) -> None:
-    gradient = contents(1_000)["gaussian"]
-    encoder = trimwire.cuda.Encoder([1_000], planes=planes, device=DEVICE)
+    gradient = contents(500)["gaussian"]
+    encoder = trimwire.cuda.Encoder([500], planes=planes, device=DEVICE)
     encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=1)
     expected = trimwire.encode(gradient, planes=planes, seed=1)
     assert encoder.to_bytes() == list(expected)
-    decoder = trimwire.cuda.Decoder([1_000], planes=planes, device=DEVICE)
+    decoder = trimwire.cuda.Decoder([500], planes=planes, device=DEVICE)
     decoder.put(expected)
-    out = torch.empty(1_000, device=DEVICE)
+    out = torch.empty(500, device=DEVICE)
     decoder.decode([out], seed=1)
-    assert_near(out.cpu().numpy(), trimwire.decode(expected), [512, 488])
+    assert_near(out.cpu().numpy(), trimwire.decode(expected), [500])
 
 
 @pytest.mark.parametrize("seed", range(12))
