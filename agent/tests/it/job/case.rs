@@ -217,7 +217,8 @@ impl fmt::Display for Case {
              trimmed {trim:.3} to {trim_to_at_least}..{most} bytes; doubled {duplicate:.3}"
         )?;
         writeln!(f, "{:?}, {broken:?}", self.trouble)?;
-        for (number, plan) in self.operations.iter().enumerate() {
+        // As errors number them: an endpoint's first operation is 1.
+        for (number, plan) in (1..).zip(&self.operations) {
             let Plan { kind, length, element, promise, algorithm, consistent, planes, average, layer_class } =
                 plan;
             writeln!(
