@@ -384,14 +384,15 @@ def pages() -> tuple[dict[str, str], list[str]]:
     found, helps = {}, []
     lab = [LAB] if (folder / LAB).exists() else []
     if not lab:
-        print(f"SKIPPED: the page of {LAB} ({folder} has no such program)", file=sys.stderr)
+        print(f"SKIPPED: the page of {LAB}, and that of exit codes, where it has a line ({folder} has no such program)", file=sys.stderr)
     for program in [*PROGRAMS, *lab]:
         asked = ask(folder, [program])
         found[program] = command_page(asked)
         helps += asked
     found["environment"] = environment_page(helps)
     found["metrics"] = metrics_page()
-    found["exit-codes"] = exit_page(helps)
+    if lab:
+        found["exit-codes"] = exit_page(helps)
     for name, (title, source, about) in SCHEMAS.items():
         found[name] = Schema(json.loads((ROOT / source).read_text(encoding="utf-8"))).page(title, about)
     found["scenario-file"] = scenario_page()
@@ -402,7 +403,7 @@ def pages() -> tuple[dict[str, str], list[str]]:
 def main() -> int:
     found, complaints = pages()
     check = "--check" in sys.argv[1:]
-    there = {path.name for path in PAGES.glob("*.md")} - {f"{LAB}.md"}
+    there = {path.name for path in PAGES.glob("*.md")} - {f"{LAB}.md", "exit-codes.md"}
     for name in sorted(there - set(found)):
         if check:
             complaints.append(f"docs/reference/generated/{name} is made by nothing")
