@@ -50,7 +50,7 @@ impl Counter {
     /// trimmed, whether their heads found room or not (SAI_QUEUE_STAT_TRIM_PACKETS).
     pub const SONIC_TRIM: [Self; 3] = [Self::Trimmed, Self::TrimDropped, Self::Deflected];
 
-    /// All of them.
+    /// All of them, in their order: [`Counts`] goes by it.
     pub const ALL: [Self; 9] = [
         Self::Admitted,
         Self::Trimmed,

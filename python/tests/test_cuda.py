@@ -77,7 +77,8 @@ def test_packets_are_the_vectors_to_the_byte_and_decode_to_theirs(vectors: dict[
     rows, receivers = range(len(encoder.layout.rows)), [receiver for receiver in case["decoded"] if "then" not in receiver]  # Repairs are joined by who receives them.
     parts = [rows]
     if INTERPRETED:
-        # A row takes a quarter of a second, whatever its length: of very many the first and the last, and of many receivers each other one, by turns.
+        # A row takes a quarter of a second, whatever its length: of very many the first and the
+        # last, and of many receivers each other one, by turns.
         parts = [rows] if len(rows) <= 12 else [rows[:2], rows[-2:]]
         receivers = receivers if len(receivers) <= 2 else receivers[CASES.index(name) % 2 :: 2]
     encoder.bind(tensors)

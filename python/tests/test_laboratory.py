@@ -17,7 +17,8 @@ torch = pytest.importorskip("torch")
 
 REPOSITORY = Path(os.environ.get("TRIMWIRE_REPOSITORY", Path(__file__).resolve().parents[2]))
 PROGRAMS = shutil.which("trimwire-agent", path=os.environ.get("TRIMWIRE_BIN_DIR") or os.environ["PATH"])
-#: Each one's smallest run, and a pattern of what it then prints as often as there are names behind it, which are the pattern's first group.
+#: Each one's smallest run, and a pattern of what it then prints, as often as there are names
+#: behind it, which are the pattern's first group.
 RUNS = {
     "bench/beside_gloo.py": ("--agent {programs}/trimwire-agent --sizes 64K --planes 8 --rounds 1 --iters 2", r"^ +65536 +(8) +[\d.]+ +[\d.]+ +[\d.]+ ", "8"),
     "bench/congestion.py": (
